@@ -119,19 +119,17 @@ class Paragraph:
         special = sorted({*self._raws, *self._tags})
         parts: list[str | Sentence] = []
         at = 0
-        for piece in pieces(text, splitter):
+        for piece in pieces(text, splitter) or [""]:
             end = at + len(piece)
+            behind = end + (end == len(text))  # tags behind all words belong to the last sentence
             bare = piece.strip()
             found = scanned(bare)
             if has_words(bare, found):
                 first = at + len(piece) - len(piece.lstrip())
-                bounds = (at, first, first + len(bare), end)
-                parts.append(self._sentence(text, bounds, special, found))
+                parts.append(self._sentence(text, (at, first, first + len(bare), behind), special, found))
             else:
-                parts.append("".join(one.raw for one in self._items(text, at, end, special)))
+                parts.append(_joined(self._items(text, at, behind, special)))
             at = end
-        if not parts or isinstance(parts[-1], str):
-            parts.append("".join(one.raw for one in self._tags.get(len(text), ())))
         return parts
 
     def _items(self, text: str, start: int, end: int, special: list[int]) -> list[_Item]:
@@ -143,9 +141,10 @@ class Paragraph:
             if at < place:
                 found.append(_Item(text[at:place], at, "text"))
             found += [one._replace(at=place) for one in self._tags.get(place, ())]
-            found.append(_Item(self._raws.get(place, text[place]), place, "text"))
+            if place < len(text):
+                found.append(_Item(self._raws.get(place, text[place]), place, "text"))
             at = place + 1
-        if at < end:
+        if at < min(end, len(text)):
             found.append(_Item(text[at:end], at, "text"))
         return found
 
@@ -155,10 +154,9 @@ class Paragraph:
         """Return a sentence, given where it and its words begin and end, and its placeholders. Tags before, after or
         around all words are put outside: they need not follow any word."""
         start, first, last, end = bounds
-        behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
         blanks = [
-            [one._replace(kind=_BLANK) if one.kind == "text" else one for one in items]
-            for items in (self._items(text, start, first, special), [*self._items(text, last, end, special), *behind])
+            [one._replace(kind=_BLANK) if one.kind == "text" else one for one in self._items(text, *edge, special)]
+            for edge in ((start, first), (last, end))
         ]
         items = [*blanks[0], *self._items(text, first, last, special), *blanks[1]]
         places = {one.number: one.at for one in items if one.kind in ("open", "close")}

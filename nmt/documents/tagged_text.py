@@ -105,8 +105,7 @@ def tokens_of(
     is_xml: bool,
     lines: Set[int] = frozenset(),
 ) -> list[Token]:
-    """Return the tokens of pieces, of these kinds; an element that begins at `kept` is a single token. `lines`: the
-    texts whose line breaks count."""
+    """Return the tokens of pieces; an element that begins at `kept` is one. `lines`: texts whose line breaks count."""
     found: list[Token] = []
     at = 0
     for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:

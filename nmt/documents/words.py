@@ -48,11 +48,7 @@ _CLAUSE_END = ".,;:!?…。、，！？；：।؟،"
 def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int] = ()) -> list[Span]:
     """Return the words of a text as ranges of characters: what white space divides, with placeholders whole. In scripts
     without spaces a placeholder is a word by itself, and words end at `cuts`, where subwords end; so does a symbol."""
-    masked, at = [], 0
-    for one in placeholders:
-        masked += [text[at : one.start], "x" * (one.end - one.start)]
-        at = one.end
-    whole = "".join([*masked, text[at:]])
+    whole = _without(text, placeholders, "x")
     has_borders = _BORDER.search(whole) is not None
     borders = {at for one in placeholders for at in (one.start, one.end)}
     symbols = {at for one in placeholders if one.kind is Kind.SYMBOL for at in (one.start, one.end)}
@@ -521,11 +517,11 @@ class _Keeper:
         self._found.words = found
 
 
-def _without(text: str, parts: Iterable[Placeholder | TargetWord | _Copy]) -> str:
-    """Return a text with spaces in place of parts of it."""
+def _without(text: str, parts: Iterable[Placeholder | TargetWord | _Copy], sign: str = " ") -> str:
+    """Return a text with a sign in place of each of those of parts of it."""
     signs = list(text)
     for one in parts:
-        signs[one.start : one.end] = " " * (one.end - one.start)
+        signs[one.start : one.end] = sign * (one.end - one.start)
     return "".join(signs)
 
 

@@ -134,8 +134,7 @@ class Params:
             input_size = hidden_size * len(directions)
 
     def torch_cell(self, kind: str, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """Add a GRU or an LSTM with PyTorch's gates, which are ours; an LSTM's biases are added. `names`: of
-        CELL_PARTS."""
+        """Add a GRU or LSTM with PyTorch's gates, which are ours, an LSTM's biases added. `names`: of CELL_PARTS."""
         size = hidden_size * (3 if kind == "gru" else 4)
         self.matrix(f"{name}.W_x", names[0], size, input_size)
         self.matrix(f"{name}.W_h", names[1], size, hidden_size)

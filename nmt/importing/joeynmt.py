@@ -1,7 +1,6 @@
 """Import recurrent models of JoeyNMT 1 and 2: a folder with a checkpoint (`model_state`), config.yaml and vocabularies.
 The source ends with `</s>`. Every state of the decoder starts from one layer over h of the encoder's last layer
-(`bridge`), from that h (`last`; its forward half if the encoder is twice as wide), or from zero (decoders.py of
-2.3)."""
+(`bridge`), from that h (`last`; its forward half if the encoder is twice as wide), or zero (decoders.py of 2.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Run one model for many callers, whose sentences share a search that never ends. Requests that it cannot serve
-(several translations, details, glossaries, models without a compiled search) go to one more thread, in small
-batches."""
+(several translations, details, glossaries, no compiled search) go to one more thread, in small batches."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Compare the settings that a checkpoint was trained with to the present ones, where these give parameters their
-meaning. Many change no shape: embeddings that are scaled now and were not in training would give garbage without an
-error."""
+"""Compare the settings that a checkpoint was trained with to the present ones, where these give parameters a meaning.
+Many change no shape: embeddings that are scaled now and were not in training would give garbage without an error."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence, Set
 from copy import copy
 from dataclasses import replace
 from html import escape, unescape
+from itertools import zip_longest
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import xml_as_utf8
@@ -137,11 +138,7 @@ class Paragraph:
                 break
         if not is_tree:
             marks = all_marks
-        found: list[str | int] = []
-        for n, text in enumerate(parts[::2]):
-            found += [text] if text else []
-            found += marks[n : n + 1]
-        return found + list(marks[len(parts[::2]) :])
+        return [one for both in zip_longest(parts[::2], marks, fillvalue="") for one in both if one != ""]
 
 
 class Description:

@@ -1,6 +1,5 @@
-"""Link objects of WebAssembly to one module. It exports its memory, the table of functions that are called by address,
-and `heap`, the first free byte of memory. A function's address is its place in the table. It imports what the objects
-call and none of them defines."""
+"""Link objects of WebAssembly to one module. It exports its memory, `heap`, the first free byte of it, and the table of
+functions, where a function's place is its address. It imports what the objects call and none of them defines."""
 
 from __future__ import annotations
 

@@ -246,8 +246,7 @@ async def matches(request: Request) -> Response:
 
 
 async def _place(request: Request) -> tuple[Learning, dict[str, Any], LearningTranslator, str]:
-    """Return what learns, a request's fields, the learning translator of its languages, and its project. Raises
-    RequestError."""
+    """Return what learns, and a request's fields, learning translator and project. Raises RequestError."""
     service, fields, _ = await web.read_request(request)
     learning, model = web.learning_of(service), await web.requested_model(service, fields, [])
     return learning, fields, *learning.place(model, web.text_field(fields, "project", ""))
