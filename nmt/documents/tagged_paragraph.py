@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left
+from collections.abc import Container
 from html.entities import html5
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,8 @@ from nmt.documents.tokens import Accelerator
 
 _SEEN = re.compile(
     r"[^&\s]++|(?P<blank>\s++)"
-    r"|(?P<entity>&(?:#[0-9]{1,7}+(?:;|(?![0-9]))|#[xX][0-9a-fA-F]{1,6}+(?:;|(?![0-9a-fA-F]))|[A-Za-z][A-Za-z0-9]{1,31};))"
+    r"|(?P<entity>&(?:#[0-9]{1,7}+(?:;|(?![0-9]))|#[xX][0-9a-fA-F]{1,6}+(?:;|(?![0-9a-fA-F]))"
+    r"|(?P<name>[A-Za-z][A-Za-z0-9._-]*+;)))"
     r"|(?P<old>&[A-Za-z][A-Za-z0-9]{1,5})|&"
 )
 _SPECIAL = re.compile(f"([{NO_BREAK}{SOFT_HYPHEN}])")
@@ -33,10 +35,11 @@ class _Item(NamedTuple):
 
 
 class Paragraph:
-    """A text as the model reads it, its writing where that differs, and its tags. escape: of the translation."""
+    """A text as the model reads it, its writing where that differs, and its tags. escape: of the translation; entities:
+    the known ones, as `amp;`, others are marks."""
 
-    def __init__(self, escape: dict[int, str]) -> None:
-        self._escape = escape
+    def __init__(self, escape: dict[int, str], entities: Container[str]) -> None:
+        self._escape, self._entities = escape, entities
         self._texts: list[str] = []
         self._length = 0
         self._raws: dict[int, str] = {}
@@ -54,10 +57,12 @@ class Paragraph:
         for found in _SEEN.finditer(raw):
             if found.lastgroup == _BLANK:
                 self.add_read(" ", found[0])
-            elif found.lastgroup == "entity" and not html.unescape(found[0]):  # it stands for no character
-                self.add_tag(found[0], "alone", "")
             elif found.lastgroup == "entity":
-                self.add_read(html.unescape(found[0]), found[0])
+                is_known = found["name"] is None or found["name"] in self._entities
+                if is_known and (text := html.unescape(found[0])):
+                    self.add_read(text, found[0])
+                else:  # it is not known, or stands for no character
+                    self.add_tag(found[0], "alone", "")
             elif found.lastgroup == "old":
                 name = next((found[0][1:n] for n in range(len(found[0]), 2, -1) if found[0][1:n] in html5), "")
                 if name:

@@ -42,14 +42,13 @@ _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
 _KEYS = re.compile(r"\s*+(?:[-+/>\u2013\u2192]|&gt;)?+\s*+")
 """Text between keys that are pressed together."""
-_XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
+_XML_ENTITIES = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 _LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
 """Line breaks and tabs, which in XML may be written as references."""
 _ESCAPED_TAG = re.compile(r"&lt;(/?)([A-Za-z][\w:-]*+)((?:\s(?:[^<>&]|&(?!lt;|gt;)){0,500}+|/)?)(?:&gt;|>)")
 _LEAST_WIDTH = 40
 """The least length of the longest line of a text whose sentences are wrapped."""
 _WITHIN = (",", "-", ")", '"', "\u2019", "\u201d")
-_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 
 def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: bool = False) -> list[Token]:
@@ -181,12 +180,13 @@ def tagged_passage(
     stay; escape: how characters of the translation are written; syntax: that of the text outside of ICU messages."""
     parts: list[str | Sentence] = []
     own = syntax
-    paragraph = Paragraph(escape)
+    known = html5 if entities == "html" else _XML_ENTITIES
+    paragraph = Paragraph(escape, known)
     for token in (*_with_lines(with_templates(with_messages(tokens))), Token("wall", "")):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
-            _add_text(paragraph, token.raw, entities)
+            paragraph.add_text(token.raw)
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
@@ -196,7 +196,7 @@ def tagged_passage(
             parts += [*found, UnreadMessage(token.raw) if token.is_unread else token.raw]
             own = token.syntax or syntax
             quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
-            paragraph = Paragraph(escape | quote if quote else escape)
+            paragraph = Paragraph(escape | quote if quote else escape, known)
     return Passage(tuple(part for part in parts if part != ""))
 
 
@@ -295,18 +295,6 @@ def wraps(pieces: Sequence[str]) -> set[int]:
         if pieces[n] in ("\n", "\r\n") and has_begun and is_inside and after[:1].islower() and room > longest:
             found.add(n)
     return found
-
-
-def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:
-    """Add text as written; unknown named entities become marks."""
-    at = 0
-    for found in _ENTITY.finditer(raw) if "&" in raw else ():
-        known = f"{found[1]};" in html5 if entities == "html" else found[1] in _XML_ENTITIES
-        if not known:
-            paragraph.add_text(raw[at : found.start()])
-            paragraph.add_tag(found[0], "alone", "")
-            at = found.end()
-    paragraph.add_text(raw[at:] if at else raw)
 
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")

@@ -273,19 +273,17 @@ def _divided(tokens: Sequence[Token], spans: Iterator[_Span]) -> list[Token]:
     """Return the tokens, divided at the spans; tokens that are no text are one character long there."""
     found: list[Token] = []
     span = next(spans, None)
-    at = 0  # the first character of the token
+    at = 0
     for token in tokens:
-        end = at + (len(token.raw) if token.kind == "text" else 1)
-        done = at
-        while done < end:
-            while span is not None and span.end <= done:
+        first, end = at, at + (len(token.raw) if token.kind == "text" else 1)
+        while at < end:
+            while span is not None and span.end <= at:
                 span = next(spans, None)
-            inside = span is not None and span.start <= done
+            inside = span is not None and span.start <= at
             upto = end if span is None else min(end, span.end if inside else span.start)
-            raw = token.raw[done - at : upto - at] if token.kind == "text" else token.raw
+            raw = token.raw[at - first : upto - first] if token.kind == "text" else token.raw
             found.append(_piece(token, raw, span if inside else None))
-            done = upto
-        at = end
+            at = upto
     return _joined(found)
 
 

@@ -154,24 +154,17 @@ def _local(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def _is_inline(elements: list[_Element], number: int) -> bool:
-    """Return whether an element is inline."""
-    own = elements[number]
-    if own.parent <= 0:
-        return False
-    above = elements[own.parent]
-    if own.has_elements and not own.has_text and own.has_others:
-        return False  # it contains paragraphs
-    return above.has_text or (_local(own.name) in _INLINE and not above.has_others)
-
-
 def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
     """Return the token kind of a piece."""
     if piece.kind == "text":
         return "text"
     if piece.kind == "comment":
         return "alone" if elements[owner].has_text else "wall"
-    if piece.kind == "declaration" or not _is_inline(elements, owner) or piece.name != elements[owner].name:
+    own = elements[owner]
+    above = elements[max(0, own.parent)]
+    has_paragraphs = own.has_elements and not own.has_text and own.has_others
+    is_inline = above.has_text or (_local(own.name) in _INLINE and not above.has_others)
+    if piece.kind == "declaration" or own.parent <= 0 or has_paragraphs or not is_inline or piece.name != own.name:
         return "wall"
     kinds: dict[str, Kind] = {"start": "open", "end": "close", "single": "alone"}
     return kinds[piece.kind]
