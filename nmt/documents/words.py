@@ -367,21 +367,15 @@ class _Keeper:
 
     def _take(self, group: list[Placeholder], copies: _Copies, number: int | None) -> bool:
         """Take copies for all placeholders of a source word, in words aligned to `number`; return whether all are."""
-        taken: list[tuple[deque[_Copy], _Copy]] = []
+        taken: list[_Copy] = []
         for one in group:
             waiting = copies.get((one.text, number), deque())
             while waiting and waiting[0].is_taken:
                 waiting.popleft()
-            if waiting:
-                taken.append((waiting, waiting.popleft()))
-                taken[-1][1].is_taken = True
-        if is_whole := len(taken) == len(group):
-            for _, copy in taken:
-                copy.word.kept = True
-        else:
-            for waiting, copy in reversed(taken):
-                copy.is_taken = False
-                waiting.appendleft(copy)
+            taken += islice((copy for copy in waiting if not (copy.is_taken or copy in taken)), 1)
+        is_whole = len(taken) == len(group)
+        for copy in taken if is_whole else ():
+            copy.is_taken = copy.word.kept = True
         return is_whole
 
     def _keep_numbers(self, placeholders: Sequence[Placeholder], lost: Sequence[int], copies: Sequence[_Copy]) -> None:
