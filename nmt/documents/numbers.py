@@ -79,7 +79,6 @@ _MINUS_SIGNS = ("-", "\u2212", "\u2013")
 _NOTHING: frozenset[Fraction | str] = frozenset((Fraction(0),))
 _MOST_PAIRS, _MOST_KEYS = 1000, 16
 
-
 Key = Any
 """A value, or a tuple of values, which numbers that denote the same have in common."""
 

@@ -23,7 +23,6 @@ Splitter = Callable[[str], list[str]]
 LONGEST = 100_000
 """The maximum size of a window in characters, so that memory and time stay bounded."""
 
-
 _SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
 _SHORT = 4000
 
@@ -79,7 +78,6 @@ def sentence_splitter(language: str) -> Splitter:
 Markup = Literal["text", "html", "xml"]
 
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
 
 MENDED = "a number that was provably wrong is the source's now"
 """The warning about a sentence with changes."""

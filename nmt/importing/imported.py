@@ -7,17 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nmt.config.yaml_text import parse_yaml
+from nmt.data.tokens.subwords import Subwords
 from nmt.errors import CheckpointError
 from nmt.system.files import explain, read_small
-
-if TYPE_CHECKING:
-    from nmt.data.tokens.subwords import Subwords
-
 
 CELL_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """PyTorch's names of a recurrent layer's parameters."""

@@ -9,24 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from nmt.documents.passage import Markup, Passage, Rules
 from nmt.documents.tagged_text import read_passage
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
+from nmt.inference.translator import TypingSession
 from nmt.serve.box.box import Box, BoxJob
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.engine import BULK, Admission, Ask
 from nmt.serve.limits import Bodies, ClosedError, Files, FullError, Gate, SentenceCache, Shelf, Turns
 from nmt.serve.log import Measures
-from nmt.serve.models import Detector, Models, ServedModel, load_models
+from nmt.serve.models import Detector, Learning, Models, ServedModel, load_models
 from nmt.serve.settings import RequestError, ServerSettings
 from nmt.system.heap import keep_for_good
-
-if TYPE_CHECKING:
-    from nmt.inference.translator import TypingSession
-    from nmt.serve.models import Learning
 
 _PIECE = 256
 """Sentences in a piece of a long text; two pieces wait at a time, and take at most half of the queue."""
@@ -137,8 +133,6 @@ class Service:
         try:
             found = cls(settings, load_models(settings), gate, Detector(), box=box)
             if settings.learn:
-                from nmt.serve.models import Learning
-
                 found.learning = Learning(found.models, settings, found.publish)
         except BaseException:
             box.close()

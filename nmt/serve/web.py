@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -17,15 +17,13 @@ from starlette.responses import Response
 from nmt.documents.forms import MEDIA_TYPES, format_of
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
+from nmt.learning.learning_translator import Learnt
 from nmt.serve.box.box import BoxJob
 from nmt.serve.engine import Admission, Ask
 from nmt.serve.limits import Room, TranslatedFile, translated_name
 from nmt.serve.models import Learning, ServedModel, check_room
 from nmt.serve.service import Service
 from nmt.serve.settings import RequestError
-
-if TYPE_CHECKING:
-    from nmt.learning.learning_translator import Learnt
 
 T = TypeVar("T")
 

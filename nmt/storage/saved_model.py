@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from nmt.decode import Shortlist
     from nmt.rnn.device import Device
 
-
 BUNDLE_SUFFIX = ".nmt"
 _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"

@@ -15,7 +15,6 @@ from nmt.errors import CheckpointError
 if TYPE_CHECKING:
     from nmt.config import Config
 
-
 MEANING = ("model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
 """Settings that must be as in training, or parameters mean something else. Subwords are compared by their bytes."""
 TRAINING_ONLY = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")

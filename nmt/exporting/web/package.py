@@ -16,6 +16,7 @@ from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, ModulePart, link
+from nmt.model.translation_program import TranslationProgram
 from nmt.rnn.arrays.weights import BLOCK
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
@@ -26,7 +27,6 @@ from nmt.storage.model_folder import confidence_tensors
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.model.translation_program import TranslationProgram
 
 START = b"NMTWEB1\n"
 _LINE = 64

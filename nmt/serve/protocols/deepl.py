@@ -31,7 +31,6 @@ _MOST_LINE = 2_000
 _BYTES_OF_ENTRY = 160
 """Bytes that an entry takes in memory in addition to its characters."""
 
-
 Entries = tuple[tuple[str, str], ...]
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from nmt.errors import NMTError
 from nmt.inference.pipeline import entries_for, phrases_missing
+from nmt.inference.pivot import Pivot
 from nmt.inference.translation import Translation
+from nmt.inference.translator import Translator
 from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve import web
@@ -23,10 +25,6 @@ from nmt.serve.models import MARK, Learning, bleu_signature, check_room, languag
 from nmt.serve.routes import openapi
 from nmt.serve.service import TextOptions
 from nmt.serve.settings import RequestError
-
-if TYPE_CHECKING:
-    from nmt.inference.pivot import Pivot
-    from nmt.inference.translator import Translator
 
 _MOST_TYPED = 2_000
 """Maximum characters of a sentence to complete: the model reads no more, and a running thread cannot be stopped."""
@@ -145,7 +143,6 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-
 
 _PAGES = {
     "/": ((_FOLDER / "page.html").read_bytes(), "text/html"),
