@@ -311,11 +311,9 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
     tokens: list[Token] = []
     for token in with_accelerators(inline_tokens(text)) if is_lines else inline_tokens(text):
         pieces = cuts.split(token.raw) if token.kind == "text" else [token.raw]
-        if len(pieces) == 1:
-            tokens.append(replace(token, is_lines=is_lines))
-            continue
         for n, piece in enumerate(pieces):
-            tokens += [Token("alone" if n % 2 else "text", piece, is_lines=is_lines)] if piece else []
+            kind = "alone" if n % 2 else token.kind
+            tokens += [replace(token, kind=kind, raw=piece, is_lines=is_lines)] if piece else []
     return tagged_passage(tokens, splitter)
 
 
