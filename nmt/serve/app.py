@@ -146,19 +146,16 @@ def route_of(scope: Scope) -> str:
 
 
 async def _known_error(request: Request, error: Exception) -> Response:
-    """Return the answer to a request that matches no route."""
-    status = getattr(error, "status_code", 500)
-    headers = dict(getattr(error, "headers", None) or {})
-    path, allowed = request.url.path, headers.get("Allow", "").replace("HEAD, ", "").replace(", HEAD", "")
-    removed = next((text for start, text in _REMOVED.items() if path.startswith(start)), None)
-    messages = {
-        404: f"path: {path:.200} {removed}"
-        if removed
-        else f"path: must be one of this server, got {path:.200}; /spec lists them",
-        405: f"method: must be {allowed.replace(', ', ' or ')} for {path:.200}, got {request.method}; see /spec",
-    }
+    """Return the answer to a request that matches no route: 404, or 405 with the methods that are allowed."""
+    path, headers = request.url.path, dict(getattr(error, "headers", None) or {})
+    message = f"path: must be one of this server, got {path:.200}; /spec lists them"
+    if "Allow" in headers:
+        methods = " or ".join(one for one in headers["Allow"].split(", ") if one != "HEAD")
+        message = f"method: must be {methods} for {path:.200}, got {request.method}; see /spec"
+    elif removed := next((text for start, text in _REMOVED.items() if path.startswith(start)), None):
+        message = f"path: {path:.200} {removed}"
     key = "message" if path.startswith(_DEEPL) else "error"
-    return CompactJSON({key: messages.get(status, str(error))}, status_code=status, headers=headers)
+    return CompactJSON({key: message}, status_code=405 if "Allow" in headers else 404, headers=headers)
 
 
 def make_app(service: Service) -> Starlette:
