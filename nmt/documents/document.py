@@ -9,7 +9,6 @@ from importlib import import_module
 
 from nmt.documents.forms import FORMATS, Limits
 from nmt.documents.passage import Passage, Rules, Splitter
-from nmt.documents.tokens import reasons_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class Document:
     @property
     def left(self) -> dict[str, int]:
         """Return what should be translated but is left as it is: the number of each kind."""
-        return dict(reasons_of(part for one in self.passages for part in one.parts) + Counter(self.unread))
+        messages = sum(one.unread for one in self.passages)
+        return dict(Counter({"ICU messages that cannot be read": messages}) + Counter(self.unread))
 
 
 def left_text(left: Mapping[str, int]) -> str:

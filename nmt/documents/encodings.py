@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from operator import methodcaller
 
 from nmt.errors import DataError
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
@@ -54,38 +54,32 @@ def _decoded(content: bytes, encoding: str, name: str, shown: str, what: str) ->
         ) from None
 
 
-@dataclass(frozen=True)
-class Encoding:
-    """The encoding of a file; marked: whether it begins with a byte-order mark."""
-
-    name: str = "utf-8"
-    marked: bool = False
-
-    def encoded(self, text: str) -> bytes:
-        """Return the bytes of a text; characters that the encoding lacks become character references."""
-        return MARK * self.marked + text.encode(self.name, "xmlcharrefreplace")
+Encode = Callable[[str], bytes]
+"""Returns the bytes of a text in the encoding of its file, with references for characters that the encoding lacks."""
 
 
-def utf8_text(content: bytes, name: str) -> tuple[str, Encoding]:
-    """Return the text of a file in UTF-8. Raises DataError, beginning with `name`, if it is something else."""
+def utf8_text(content: bytes, name: str) -> tuple[str, Encode]:
+    """Return the text of a file in UTF-8, and `Encode`. Raises DataError, beginning with `name`, for something else."""
     if (kind := kind_of_bytes(content[:HEAD_BYTES], name)) is not None:
         raise DataError(f"{name}: must be UTF-8, got {kind.what}; {kind.advice or 'name it by its format'}")
-    marked = content.startswith(MARK)
-    return _decoded(content[3 * marked :], "utf-8", name, "UTF-8", "text"), Encoding(marked=marked)
+    mark = MARK * content.startswith(MARK)
+    text = _decoded(content[len(mark) :], "utf-8", name, "UTF-8", "text")
+    return text, lambda new: mark + new.encode("utf-8", "xmlcharrefreplace")
 
 
-def declared_text(content: bytes, name: str) -> tuple[str, Encoding]:
+def declared_text(content: bytes, name: str) -> tuple[str, Encode]:
     """Return the text of an HTML or XML file in the encoding that it declares; in UTF-8 (see `utf8_text`) without one,
     if it is UTF-8 with other characters than ASCII's, or if it cannot be decoded as declared."""
     found = None if content.startswith(MARK) else _DECLARED.search(content[:_HEAD])
     try:
         if found is not None:
             declared = codecs.lookup((found[1] or found[2]).decode()).name
-            encoding = Encoding(_AS_BROWSERS.get(declared, declared) if found[2] else declared)
-            if encoding.name != "utf-8" and (content.isascii() or not _is_utf8(content)):
-                text = content.decode(encoding.name)
-                if encoding.encoded(text) == content:
-                    return text, encoding
+            encoding = _AS_BROWSERS.get(declared, declared) if found[2] else declared
+            if encoding != "utf-8" and (content.isascii() or not _is_utf8(content)):
+                encode: Encode = methodcaller("encode", encoding, "xmlcharrefreplace")
+                text = content.decode(encoding)
+                if encode(text) == content:
+                    return text, encode
     except (LookupError, UnicodeError):
         pass
     return utf8_text(content, name)

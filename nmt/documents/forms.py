@@ -31,14 +31,6 @@ class Limits:
         if count > self.elements:
             raise DataError(f"{name}: must have at most {self.elements:,} elements, got more; split it")
 
-    def check_place(self, count: int, depth: int, name: str) -> None:
-        """Raise DataError if an element exceeds paragraph_elements or depth."""
-        if depth > self.depth:
-            raise DataError(f"{name}: elements must be at most {self.depth} deep, got deeper ones; simplify it")
-        if count > self.paragraph_elements:
-            most = self.paragraph_elements
-            raise DataError(f"{name}: a paragraph must have at most {most:,} elements, got more; split it")
-
 
 @dataclass(frozen=True)
 class Format:

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Literal
 
 from nmt.documents.placeholders import WIDE, scanned
@@ -177,32 +177,16 @@ class _Layout:
             n = bisect_left(self._spans, (at, 0)) - 1  # the last word that begins before it
             if n >= 0 and at < self._spans[n][1]:
                 cuts[n].append(at - self._spans[n][0])
-        # The word of each source piece, and the first piece of each target word.
-        self._whole: list[int]
-        self._first_target: list[int]
-        if not any(cuts):
-            self._whole, self._first_target = list(range(len(cuts))), list(range(len(self._words)))
-            return
-        spans: list[tuple[int, int]] = []
-        words: list[tuple[int, int]] = []
-        sources: list[int] = []
-        self._whole = []
-        first: list[int] = []  # the first piece of each source word
-        for n, ((a, b), own) in enumerate(zip(self._spans, cuts, strict=True)):
-            first.append(len(spans))
-            copies = any(s == n and self._is_copy(t, n) for t, s in enumerate(self._sources)) if own else False
-            pieces = _pieces(a, b, own) if copies else [(a, b)]
-            spans += pieces
-            self._whole += [n] * len(pieces)
-        self._first_target = []
-        for t, ((a, b), source) in enumerate(zip(self._words, self._sources, strict=True)):
-            self._first_target.append(len(words))
-            is_copy = 0 <= source < len(cuts) and bool(cuts[source]) and self._is_copy(t, source)
-            pieces = _pieces(a, b, cuts[source]) if is_copy else [(a, b)]
-            words += pieces
-            begin = first[source] if 0 <= source < len(first) else source
-            sources += [begin + k for k in range(len(pieces))]
-        self._spans, self._words, self._sources = spans, words, sources
+        copies = {t: s for t, s in enumerate(self._sources) if s != NOWHERE and cuts[s] and self._is_copy(t, s)}
+        copied = {*copies.values()}
+        spans = [_pieces(*span, cuts[n] if n in copied else []) for n, span in enumerate(self._spans)]
+        words = [_pieces(*word, cuts[copies[t]] if t in copies else []) for t, word in enumerate(self._words)]
+        self._whole = [n for n, pieces in enumerate(spans) for _ in pieces]  # the word of each source piece
+        first = [*accumulate(map(len, spans), initial=0)]  # the first piece of each source word
+        begins = [s if s == NOWHERE else first[s] for s in self._sources]
+        self._sources = [begin + k for begin, pieces in zip(begins, words, strict=True) for k in range(len(pieces))]
+        self._first_target = [*accumulate(map(len, words), initial=0)]  # the first piece of each target word
+        self._spans, self._words = [*chain(*spans)], [*chain(*words)]
 
     def _is_copy(self, t: int, n: int) -> bool:
         """Return whether target word t equals source word n, ignoring case."""
@@ -251,10 +235,12 @@ class _Layout:
             child.begin = max(child.begin, edge)
             child.stop = edge = max(child.stop, child.begin)
         for child in parent.children:
-            if child.is_point:
-                self._move_out(child, elements)
-            else:
+            if not child.is_point:
                 self._place(child)
+            for one in elements if child.is_point else ():  # a mark that was outside an element moves out of it again
+                is_before = child.first < one.first
+                if one.begin < child.begin < one.stop or (one.begin == child.begin < one.stop and not is_before):
+                    child.begin = child.stop = one.begin if is_before else one.stop
 
     def _source_words(self, node: _Node) -> set[int]:
         return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
@@ -369,13 +355,6 @@ class _Layout:
         while t + after in self._closed:
             t += 1 if after else -1
         return self._words[t][1 if after else 0]
-
-    @staticmethod
-    def _move_out(point: _Node, elements: list[_Node]) -> None:
-        """Move a mark that was outside an element out of it, to the side where it was."""
-        for one in elements:
-            if one.begin < point.begin < one.stop or (one.begin == point.begin < one.stop and point.first > one.first):
-                point.begin = point.stop = one.begin if point.first < one.first else one.stop
 
     # ------------------------------------------------------------ writing
 

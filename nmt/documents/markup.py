@@ -5,6 +5,7 @@ range twice for the same string. The pieces together are the text, byte for byte
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -56,7 +57,8 @@ class _Scanner:
             yield piece
             done = at = piece.end
             if self._raw is not None:
-                at = self._end_of_raw_text(at)
+                end = re.compile(rf"</{self._raw}(?=[{_SPACE}/>])", re.IGNORECASE).search(text, at)
+                at, self._raw = end.start() if end else len(text), None
         if done < len(text):
             yield Piece("text", done, len(text))
 
@@ -150,12 +152,6 @@ class _Scanner:
             self._raw = name
         return Piece("start", at, end, name, values)
 
-    def _end_of_raw_text(self, at: int) -> int:
-        """Return the position of the end tag of an element whose content contains no tags."""
-        name, self._raw = self._raw, None
-        found = re.compile(rf"</{name}(?=[{_SPACE}/>])", re.IGNORECASE).search(self._text, at)
-        return found.start() if found else len(self._text)
-
 
 def scan(text: str, *, is_xml: bool = False) -> list[Piece]:
     """Return the pieces of a text, by the rules of XML or by those of browsers for HTML."""
@@ -203,48 +199,26 @@ _SCOPES = frozenset("table td th caption ul ol dl menu select ruby button object
 """Elements that limit the scope in which a start tag closes others."""
 
 
-class _Stack:
-    """A stack of open elements. Every query takes constant time."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._places: dict[str, list[int]] = {}
-        self._scopes: list[int] = []
-
-    def push(self, name: str) -> None:
-        """Open an element."""
-        self._places.setdefault(name, []).append(len(self.names))
-        if name in _SCOPES:
-            self._scopes.append(len(self.names))
-        self.names.append(name)
-
-    def cut(self, place: int) -> None:
-        """Close all elements from a position of the stack on."""
-        while len(self.names) > place:
-            name = self.names.pop()
-            self._places[name].pop()
-            if name in _SCOPES:
-                self._scopes.pop()
-
-    def place(self, name: str, *, in_scope: bool) -> int | None:
-        """Return the position of the innermost element of this name, or None if there is none."""
-        found = self._places.get(name)
-        if not found or (in_scope and self._scopes and found[-1] < self._scopes[-1]):
-            return None
-        return found[-1]
-
-
 def whole_elements(pieces: list[Piece], kept: set[int], *, is_xml: bool) -> list[tuple[int, int]]:
     """Return the outermost elements that begin at `kept`, as [first piece, piece after the last)."""
     if not kept:
         return []
-    stack = _Stack()
+    names: list[str] = []  # the open elements
+    places: dict[str, list[int]] = defaultdict(lambda: [-1])  # where they stand there, the innermost last; "": scopes
     found: list[tuple[int, int]] = []
-    first, depth = -1, 0  # the first piece of the current kept element, and its stack position
+    first, depth = -1, 0  # the first piece of the current kept element, and its position
 
-    def close(place: int, upto: int) -> None:
+    def close(name: str, upto: int, *, in_scope: bool) -> None:
+        """Close the innermost element of this name, if there is one, and all that it contains."""
         nonlocal first
-        stack.cut(place)
+        place = places[name][-1]
+        if place < (max(0, places[""][-1]) if in_scope else 0):
+            return
+        while len(names) > place:
+            closed = names.pop()
+            places[closed].pop()
+            if closed in _SCOPES:
+                places[""].pop()
         if first >= 0 and place <= depth:
             found.append((first, upto))
             first = -1
@@ -253,18 +227,16 @@ def whole_elements(pieces: list[Piece], kept: set[int], *, is_xml: bool) -> list
         name = piece.name
         if piece.kind == "start":
             for other in () if is_xml else _CLOSES.get(name, ()):
-                place = stack.place(other, in_scope=True)
-                if place is not None:
-                    close(place, n)
+                close(other, n, in_scope=True)
             if is_xml or name not in VOID:
                 if first < 0 and n in kept:
-                    first, depth = n, len(stack.names)
-                stack.push(name)
+                    first, depth = n, len(names)
+                for key in (name, "") if name in _SCOPES else (name,):
+                    places[key].append(len(names))
+                names.append(name)
         elif piece.kind == "end":
-            place = stack.place(name, in_scope=not is_xml and name in _OPTIONAL and name not in _SCOPES)
-            if place is not None:
-                own = first >= 0 and place == depth
-                close(place, n + 1 if own else n)
+            own = first >= 0 and places[name][-1] == depth
+            close(name, n + own, in_scope=not is_xml and name in _OPTIONAL and name not in _SCOPES)
     if first >= 0:
         found.append((first, len(pieces)))
     return found

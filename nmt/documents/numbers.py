@@ -79,7 +79,6 @@ _MINUS_SIGNS = ("-", "\u2212", "\u2013")
 _NOTHING: frozenset[Fraction | str] = frozenset((Fraction(0),))
 _MOST_PAIRS, _MOST_KEYS = 1000, 16
 
-
 Key = Any
 """A value, or a tuple of values, which numbers that denote the same have in common."""
 
@@ -201,7 +200,9 @@ def _is_excused(source: Figure, target: Figure, texts: tuple[str, str], powers: 
     has_measure = any(_METRIC.search(one) and _IMPERIAL.search(other) for one, other in (texts, texts[::-1]))
     for a in _numbers(source.values):
         for b in _numbers(target.values):
-            if _is_scale(a, b, powers) or (source.digits != target.digits and _is_span(a, b)):
+            low, high = sorted((a, b))
+            spans = _SPANS[low == 1 :] if source.digits != target.digits else ()  # a note [1] is no week of 7 days
+            if _is_scale(low, high, powers) or any(high == low * span for span in spans):
                 return True
             if abs(b - a) in _ERAS or (1000 <= a < 2100 and a % 100 == b):  # the '90s
                 return True
@@ -217,16 +218,10 @@ def _numbers(values: frozenset[Fraction | str]) -> list[Fraction]:
     return [one for one in values if isinstance(one, Fraction)]
 
 
-def _is_scale(one: Fraction, other: Fraction, powers: Sequence[int]) -> bool:
-    """Return whether a number is another one with a scale word; powers: of the words that are there."""
-    low, high = sorted((one, other))
+def _is_scale(low: Fraction, high: Fraction, powers: Sequence[int]) -> bool:
+    """Return whether a number is a lower one with a scale word; powers: of the words that are there."""
     is_near = any(abs(low * 10**power - high) * 20 <= high for power in powers)
     return low > 0 and (is_near or any(high == low * 10**power for power in _SCALES))
-
-
-def _is_span(one: Fraction, other: Fraction) -> bool:
-    low, high = sorted((one, other))
-    return any(high == low * span for span in _SPANS[low == 1 :])  # a note [1] is no week of 7 days
 
 
 def _is_measure(imperial: Fraction, metric: Fraction) -> bool:

@@ -12,7 +12,7 @@ from typing import Literal
 from nmt.data.tokens.characters import capitals_of, is_in_capitals, lowered, titled
 from nmt.documents.marks import Mark, with_marks
 from nmt.documents.placeholders import WIDE, Placeholder, has_words, scanned
-from nmt.documents.tokens import Accelerator, Syntax, behind_words
+from nmt.documents.tokens import Accelerator, Syntax, UnreadMessage, behind_words
 from nmt.documents.words import keep_placeholders, target_words, word_at
 from nmt.errors import NMTError, how_to_install
 from nmt.inference.translation import Translation
@@ -22,7 +22,6 @@ Splitter = Callable[[str], list[str]]
 
 LONGEST = 100_000
 """The maximum size of a window in characters, so that memory and time stay bounded."""
-
 
 _SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
 _SHORT = 4000
@@ -78,9 +77,7 @@ def sentence_splitter(language: str) -> Splitter:
 
 Markup = Literal["text", "html", "xml"]
 
-NOTHING: dict[int, str] = {}
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
 
 MENDED = "a number that was provably wrong is the source's now"
 """The warning about a sentence with changes."""
@@ -243,6 +240,11 @@ class Passage:
     def sentences(self) -> list[Sentence]:
         """Return the sentences to translate, in order."""
         return [part for part in self.parts if isinstance(part, Sentence)]
+
+    @property
+    def unread(self) -> int:
+        """Return how many messages of it cannot be read and stay as they are."""
+        return sum(isinstance(part, UnreadMessage) for part in self.parts)
 
     @property
     def source(self) -> str:

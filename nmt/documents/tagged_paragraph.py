@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left
+from collections.abc import Container
 from html.entities import html5
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,8 @@ from nmt.documents.tokens import Accelerator
 
 _SEEN = re.compile(
     r"[^&\s]++|(?P<blank>\s++)"
-    r"|(?P<entity>&(?:#[0-9]{1,7}+(?:;|(?![0-9]))|#[xX][0-9a-fA-F]{1,6}+(?:;|(?![0-9a-fA-F]))|[A-Za-z][A-Za-z0-9]{1,31};))"
+    r"|(?P<entity>&(?:#[0-9]{1,7}+(?:;|(?![0-9]))|#[xX][0-9a-fA-F]{1,6}+(?:;|(?![0-9a-fA-F]))"
+    r"|(?P<name>[A-Za-z][A-Za-z0-9._-]*+;)))"
     r"|(?P<old>&[A-Za-z][A-Za-z0-9]{1,5})|&"
 )
 _SPECIAL = re.compile(f"([{NO_BREAK}{SOFT_HYPHEN}])")
@@ -33,10 +35,11 @@ class _Item(NamedTuple):
 
 
 class Paragraph:
-    """A text as the model reads it, its writing where that differs, and its tags. escape: of the translation."""
+    """A text as the model reads it, its writing where that differs, and its tags. escape: of the translation; entities:
+    the known ones, as `amp;`, others are marks."""
 
-    def __init__(self, escape: dict[int, str]) -> None:
-        self._escape = escape
+    def __init__(self, escape: dict[int, str], entities: Container[str]) -> None:
+        self._escape, self._entities = escape, entities
         self._texts: list[str] = []
         self._length = 0
         self._raws: dict[int, str] = {}
@@ -54,10 +57,12 @@ class Paragraph:
         for found in _SEEN.finditer(raw):
             if found.lastgroup == _BLANK:
                 self.add_read(" ", found[0])
-            elif found.lastgroup == "entity" and not html.unescape(found[0]):  # it stands for no character
-                self.add_tag(found[0], "alone", "")
             elif found.lastgroup == "entity":
-                self.add_read(html.unescape(found[0]), found[0])
+                is_known = found["name"] is None or found["name"] in self._entities
+                if is_known and (text := html.unescape(found[0])):
+                    self.add_read(text, found[0])
+                else:  # it is not known, or stands for no character
+                    self.add_tag(found[0], "alone", "")
             elif found.lastgroup == "old":
                 name = next((found[0][1:n] for n in range(len(found[0]), 2, -1) if found[0][1:n] in html5), "")
                 if name:
@@ -119,19 +124,17 @@ class Paragraph:
         special = sorted({*self._raws, *self._tags})
         parts: list[str | Sentence] = []
         at = 0
-        for piece in pieces(text, splitter):
+        for piece in pieces(text, splitter) or [""]:
             end = at + len(piece)
+            behind = end + (end == len(text))  # tags behind all words belong to the last sentence
             bare = piece.strip()
             found = scanned(bare)
             if has_words(bare, found):
                 first = at + len(piece) - len(piece.lstrip())
-                bounds = (at, first, first + len(bare), end)
-                parts.append(self._sentence(text, bounds, special, found))
+                parts.append(self._sentence(text, (at, first, first + len(bare), behind), special, found))
             else:
-                parts.append("".join(one.raw for one in self._items(text, at, end, special)))
+                parts.append(_joined(self._items(text, at, behind, special)))
             at = end
-        if not parts or isinstance(parts[-1], str):
-            parts.append("".join(one.raw for one in self._tags.get(len(text), ())))
         return parts
 
     def _items(self, text: str, start: int, end: int, special: list[int]) -> list[_Item]:
@@ -143,9 +146,10 @@ class Paragraph:
             if at < place:
                 found.append(_Item(text[at:place], at, "text"))
             found += [one._replace(at=place) for one in self._tags.get(place, ())]
-            found.append(_Item(self._raws.get(place, text[place]), place, "text"))
+            if place < len(text):
+                found.append(_Item(self._raws.get(place, text[place]), place, "text"))
             at = place + 1
-        if at < end:
+        if at < min(end, len(text)):
             found.append(_Item(text[at:end], at, "text"))
         return found
 
@@ -155,10 +159,9 @@ class Paragraph:
         """Return a sentence, given where it and its words begin and end, and its placeholders. Tags before, after or
         around all words are put outside: they need not follow any word."""
         start, first, last, end = bounds
-        behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
         blanks = [
-            [one._replace(kind=_BLANK) if one.kind == "text" else one for one in items]
-            for items in (self._items(text, start, first, special), [*self._items(text, last, end, special), *behind])
+            [one._replace(kind=_BLANK) if one.kind == "text" else one for one in self._items(text, *edge, special)]
+            for edge in ((start, first), (last, end))
         ]
         items = [*blanks[0], *self._items(text, first, last, special), *blanks[1]]
         places = {one.number: one.at for one in items if one.kind in ("open", "close")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from html.entities import html5
 from typing import Literal
@@ -26,9 +26,9 @@ from nmt.documents.passage import (
 from nmt.documents.tagged_paragraph import Paragraph
 from nmt.documents.tokens import (
     Kind,
-    Left,
     Syntax,
     Token,
+    UnreadMessage,
     has_templates,
     may_have_messages,
     notes_whole,
@@ -42,14 +42,13 @@ _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
 _KEYS = re.compile(r"\s*+(?:[-+/>\u2013\u2192]|&gt;)?+\s*+")
 """Text between keys that are pressed together."""
-_XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
+_XML_ENTITIES = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 _LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
 """Line breaks and tabs, which in XML may be written as references."""
 _ESCAPED_TAG = re.compile(r"&lt;(/?)([A-Za-z][\w:-]*+)((?:\s(?:[^<>&]|&(?!lt;|gt;)){0,500}+|/)?)(?:&gt;|>)")
 _LEAST_WIDTH = 40
 """The least length of the longest line of a text whose sentences are wrapped."""
 _WITHIN = (",", "-", ")", '"', "\u2019", "\u201d")
-_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 
 def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: bool = False) -> list[Token]:
@@ -58,11 +57,8 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     pieces = scan(text, is_xml=is_xml)
     kept = kept_starts(pieces, text, ignored)
     xml_kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
-
-    def kind_of(n: int) -> Kind:
-        return xml_kinds.get(pieces[n].kind, "alone") if is_xml else _html_kind(pieces[n])
-
-    tokens = tokens_of(text, pieces, kept, kind_of, is_xml=is_xml)
+    kinds = [xml_kinds.get(one.kind, "alone") if is_xml else _html_kind(one) for one in pieces]
+    tokens = tokens_of(text, pieces, kept, kinds, is_xml=is_xml)
     return _keys_whole(_symbols_whole(notes_whole(tokens, lambda token: token.name == "sup")))
 
 
@@ -100,17 +96,25 @@ def _html_kind(piece: Piece) -> Kind:
 
 
 def tokens_of(
-    text: str, pieces: list[Piece], kept: set[int], kind_of: Callable[[int], Kind], *, is_xml: bool
+    text: str,
+    pieces: list[Piece],
+    kept: set[int],
+    kinds: Sequence[Kind],
+    *,
+    is_xml: bool,
+    lines: Set[int] = frozenset(),
 ) -> list[Token]:
-    """Return the tokens of pieces, of kind `kind_of(n)`; an element that begins at `kept` is a single token."""
+    """Return the tokens of pieces; an element that begins at `kept` is one. `lines`: texts whose line breaks count."""
     found: list[Token] = []
     at = 0
     for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:
-        found += [Token(kind_of(n), text[pieces[n].start : pieces[n].end], pieces[n].name) for n in range(at, first)]
+        for n in range(at, first):
+            raw = text[pieces[n].start : pieces[n].end]
+            found.append(Token(kinds[n], raw, pieces[n].name, is_lines=n in lines))
         if first < last:
             one, other = pieces[first], pieces[last - 1]
             # An element without an end tag stays where it is: if moved, it would end elsewhere.
-            stays = kind_of(first) == "wall" or other.kind != "end" or other.name != one.name
+            stays = kinds[first] == "wall" or other.kind != "end" or other.name != one.name
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
         at = last
     return _readings_ended(found)
@@ -176,24 +180,23 @@ def tagged_passage(
     stay; escape: how characters of the translation are written; syntax: that of the text outside of ICU messages."""
     parts: list[str | Sentence] = []
     own = syntax
-    paragraph = Paragraph(escape)
-    for token in _with_lines(with_templates(with_messages(tokens))):
+    known = html5 if entities == "html" else _XML_ENTITIES
+    paragraph = Paragraph(escape, known)
+    for token in (*_with_lines(with_templates(with_messages(tokens))), Token("wall", "")):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
-            _add_text(paragraph, token.raw, entities)
+            paragraph.add_text(token.raw)
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
-            parts += _written(paragraph.parts(splitter), own)
-            parts.append(token.raw)
-            if token.left:
-                parts[-1] = left = Left(token.raw)
-                left.reason = token.left
+            found = paragraph.parts(splitter)
+            if own not in ("", "quoted message"):  # in a quoted one, escapes are enough
+                found = [one if isinstance(one, str) else replace(one, syntax=own) for one in found]
+            parts += [*found, UnreadMessage(token.raw) if token.is_unread else token.raw]
             own = token.syntax or syntax
             quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
-            paragraph = Paragraph(escape | quote if quote else escape)
-    parts += _written(paragraph.parts(splitter), own)
+            paragraph = Paragraph(escape | quote if quote else escape, known)
     return Passage(tuple(part for part in parts if part != ""))
 
 
@@ -294,18 +297,6 @@ def wraps(pieces: Sequence[str]) -> set[int]:
     return found
 
 
-def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:
-    """Add text as written; unknown named entities become marks."""
-    at = 0
-    for found in _ENTITY.finditer(raw) if "&" in raw else ():
-        known = f"{found[1]};" in html5 if entities == "html" else found[1] in _XML_ENTITIES
-        if not known:
-            paragraph.add_text(raw[at : found.start()])
-            paragraph.add_tag(found[0], "alone", "")
-            at = found.end()
-    paragraph.add_text(raw[at:] if at else raw)
-
-
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 
@@ -320,11 +311,9 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
     tokens: list[Token] = []
     for token in with_accelerators(inline_tokens(text)) if is_lines else inline_tokens(text):
         pieces = cuts.split(token.raw) if token.kind == "text" else [token.raw]
-        if len(pieces) == 1:
-            tokens.append(replace(token, is_lines=is_lines))
-            continue
         for n, piece in enumerate(pieces):
-            tokens += [Token("alone" if n % 2 else "text", piece, is_lines=is_lines)] if piece else []
+            kind = "alone" if n % 2 else token.kind
+            tokens += [replace(token, kind=kind, raw=piece, is_lines=is_lines)] if piece else []
     return tagged_passage(tokens, splitter)
 
 
@@ -357,13 +346,6 @@ def as_loose(source: str, new: str) -> str:
     if new == source or has_references(source):
         return new
     return new.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-
-
-def _written(parts: list[str | Sentence], syntax: Syntax) -> list[str | Sentence]:
-    """Return the parts of a paragraph with sentences of a syntax; in a quoted message, escapes are enough."""
-    if syntax in ("", "quoted message"):
-        return parts
-    return [one if isinstance(one, str) else replace(one, syntax=syntax) for one in parts]
 
 
 def read_passage(

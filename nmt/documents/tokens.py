@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, NamedTuple
@@ -22,26 +21,19 @@ Syntax = Literal["", "message", "quoted message", "android", "cdata"]
 @dataclass(frozen=True, slots=True)
 class Token:
     """A piece of the text as written. name: of the element; of a text, how it is read if that differs. syntax: how the
-    text behind a wall is written. left: why a wall is text that is not translated, empty for others. is_lines: whether
+    text behind a wall is written. is_unread: whether a wall is text around an unreadable message. is_lines: whether
     line breaks and tabs divide a text, which are white space otherwise."""
 
     kind: Kind
     raw: str
     name: str = ""
     syntax: Syntax = ""
-    left: str = ""
+    is_unread: bool = False
     is_lines: bool = False
 
 
-class Left(str):
-    """Text that stays as it is although it should be translated. reason: why, as words that follow a number."""
-
-    reason = ""
-
-
-def reasons_of(parts: Iterable[object]) -> Counter[str]:
-    """Return how many parts of passages are left untranslated, by reason."""
-    return Counter(part.reason for part in parts if isinstance(part, Left))
+class UnreadMessage(str):
+    """A paragraph that stays as it is, although it should be translated, as a message in it cannot be read."""
 
 
 _MOST_TOKENS = 12
@@ -146,7 +138,6 @@ def _may_have_note(before: str, is_number: bool) -> bool:
     return is_number or not _ROMAN.fullmatch(word[0])
 
 
-UNREAD = "ICU messages that cannot be read"
 _START = re.compile(r"\{\s*+[^\s{},'#]++\s*+,\s*+(?:plural|selectordinal|select|choice)\s*+,")
 _BRACE = re.compile(r"''|'(?=[{}])[^']*+'?|[{}]")
 _INTERPOLATION = re.compile(r"\{\{[^{}]*+\}\}")
@@ -157,13 +148,13 @@ _TAG = "\0"
 
 
 class _Span(NamedTuple):
-    """Characters [start, end) of a text. left: why they are not translated."""
+    """Characters [start, end) of a text."""
 
     start: int
     end: int
     kind: Kind
     syntax: Syntax = ""
-    left: str = ""
+    is_unread: bool = False
 
 
 def may_have_messages(text: str) -> bool:
@@ -196,7 +187,7 @@ def _spans(text: str, walls: list[int]) -> Iterator[_Span]:
             continue
         while walls[paragraph + 1] <= start:
             paragraph += 1
-        yield _Span(max(at, walls[paragraph]), walls[paragraph + 1], "wall", "", UNREAD)
+        yield _Span(max(at, walls[paragraph]), walls[paragraph + 1], "wall", is_unread=True)
         at = walls[paragraph + 1]
 
 
@@ -282,19 +273,17 @@ def _divided(tokens: Sequence[Token], spans: Iterator[_Span]) -> list[Token]:
     """Return the tokens, divided at the spans; tokens that are no text are one character long there."""
     found: list[Token] = []
     span = next(spans, None)
-    at = 0  # the first character of the token
+    at = 0
     for token in tokens:
-        end = at + (len(token.raw) if token.kind == "text" else 1)
-        done = at
-        while done < end:
-            while span is not None and span.end <= done:
+        first, end = at, at + (len(token.raw) if token.kind == "text" else 1)
+        while at < end:
+            while span is not None and span.end <= at:
                 span = next(spans, None)
-            inside = span is not None and span.start <= done
+            inside = span is not None and span.start <= at
             upto = end if span is None else min(end, span.end if inside else span.start)
-            raw = token.raw[done - at : upto - at] if token.kind == "text" else token.raw
+            raw = token.raw[at - first : upto - first] if token.kind == "text" else token.raw
             found.append(_piece(token, raw, span if inside else None))
-            done = upto
-        at = end
+            at = upto
     return _joined(found)
 
 
@@ -307,7 +296,7 @@ def _piece(token: Token, raw: str, span: _Span | None) -> Token:
             token = replace(token, name="'")
     elif span is not None and span.kind == "text":
         return replace(token, syntax=span.syntax)  # a tag within a text
-    return token if span is None else replace(token, kind=span.kind, syntax=span.syntax, left=span.left)
+    return token if span is None else replace(token, kind=span.kind, syntax=span.syntax, is_unread=span.is_unread)
 
 
 def _joined(tokens: list[Token]) -> list[Token]:
@@ -315,8 +304,8 @@ def _joined(tokens: list[Token]) -> list[Token]:
     found: list[Token] = []
     for token in tokens:
         last = found[-1] if found else None
-        is_same = last and token.kind == last.kind in ("wall", "alone") and token.left == last.left
-        if last and is_same and (token.left or last.syntax):
+        is_same = last and token.kind == last.kind in ("wall", "alone") and token.is_unread == last.is_unread
+        if last and is_same and (token.is_unread or last.syntax):
             found[-1] = replace(last, raw=last.raw + token.raw, syntax=token.syntax)
         else:
             found.append(token)

@@ -48,11 +48,7 @@ _CLAUSE_END = ".,;:!?…。、，！？；：।؟،"
 def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int] = ()) -> list[Span]:
     """Return the words of a text as ranges of characters: what white space divides, with placeholders whole. In scripts
     without spaces a placeholder is a word by itself, and words end at `cuts`, where subwords end; so does a symbol."""
-    masked, at = [], 0
-    for one in placeholders:
-        masked += [text[at : one.start], "x" * (one.end - one.start)]
-        at = one.end
-    whole = "".join([*masked, text[at:]])
+    whole = _without(text, placeholders, "x")
     has_borders = _BORDER.search(whole) is not None
     borders = {at for one in placeholders for at in (one.start, one.end)}
     symbols = {at for one in placeholders if one.kind is Kind.SYMBOL for at in (one.start, one.end)}
@@ -371,21 +367,15 @@ class _Keeper:
 
     def _take(self, group: list[Placeholder], copies: _Copies, number: int | None) -> bool:
         """Take copies for all placeholders of a source word, in words aligned to `number`; return whether all are."""
-        taken: list[tuple[deque[_Copy], _Copy]] = []
+        taken: list[_Copy] = []
         for one in group:
             waiting = copies.get((one.text, number), deque())
             while waiting and waiting[0].is_taken:
                 waiting.popleft()
-            if waiting:
-                taken.append((waiting, waiting.popleft()))
-                taken[-1][1].is_taken = True
-        if is_whole := len(taken) == len(group):
-            for _, copy in taken:
-                copy.word.kept = True
-        else:
-            for waiting, copy in reversed(taken):
-                copy.is_taken = False
-                waiting.appendleft(copy)
+            taken += islice((copy for copy in waiting if not (copy.is_taken or copy in taken)), 1)
+        is_whole = len(taken) == len(group)
+        for copy in taken if is_whole else ():
+            copy.is_taken = copy.word.kept = True
         return is_whole
 
     def _keep_numbers(self, placeholders: Sequence[Placeholder], lost: Sequence[int], copies: Sequence[_Copy]) -> None:
@@ -521,11 +511,11 @@ class _Keeper:
         self._found.words = found
 
 
-def _without(text: str, parts: Iterable[Placeholder | TargetWord | _Copy]) -> str:
-    """Return a text with spaces in place of parts of it."""
+def _without(text: str, parts: Iterable[Placeholder | TargetWord | _Copy], sign: str = " ") -> str:
+    """Return a text with a sign in place of each of those of parts of it."""
     signs = list(text)
     for one in parts:
-        signs[one.start : one.end] = " " * (one.end - one.start)
+        signs[one.start : one.end] = sign * (one.end - one.start)
     return "".join(signs)
 
 

@@ -157,8 +157,7 @@ class _Writer:
     # ------------------------------------------------------------ a step
 
     def decoder(self, graph: Graph) -> dict[str, int]:
-        """Build a decoder step: token [B], lengths [B], keys, values, `state.*` -> log_probs [B, V], `next.*`; return
-        sizes."""
+        """Build a step: token [B], lengths [B], keys, values, `state.*` -> log_probs [B, V], `next.*`; return sizes."""
         d, states = self.d, self._states()
         token, before = graph.input("token", "int64", "B"), {}
         for name, width in states.items():

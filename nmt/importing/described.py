@@ -64,8 +64,6 @@ def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Import
         params.give(name, array if order is None else _in_order(path, name, array, order), text)
     tensors.leave(*map(str, ignored))
     tensors.finish("name the parameter that it is under tensors, or list it under ignore if the model does not use it")
-    vocabularies = [sides[name][1] for name in ("source", "target")]
-    src, tgt = vocabularies
     settings = {
         "model": description["model"],
         "decoding": {"generate_unk": True} | dict(description.get("decoding") or {}),
@@ -74,9 +72,7 @@ def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Import
             for ours, theirs in (("src", "source"), ("tgt", "target"))
         },
     }
-    return Imported(
-        KIND, settings, params.arrays, src, src if src.model_bytes == tgt.model_bytes else tgt, params.lines
-    )
+    return Imported(KIND, settings, params.arrays, sides["source"][1], sides["target"][1], params.lines)
 
 
 def _check_keys(path: Path, where: str, values: Any, allowed: set[str], needed: set[str]) -> None:

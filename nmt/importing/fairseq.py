@@ -49,7 +49,6 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     _output(params, tgt_order, parts["decoder"]["hidden_size"])
     tensors.leave("encoder.version", "decoder.version")
     tensors.finish()
-    reads = Vocabulary(src)
     settings = {
         "model": parts,
         "decoding": {
@@ -59,7 +58,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
             "generate_unk": True,
         },
     }
-    return Imported(KIND, settings, params.arrays, reads, reads if src == tgt else Vocabulary(tgt), params.lines)
+    return Imported(KIND, settings, params.arrays, Vocabulary(src), Vocabulary(tgt), params.lines)
 
 
 def _encoder(params: Params, embedding: int) -> dict[str, Any]:

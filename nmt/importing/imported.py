@@ -7,17 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nmt.config.yaml_text import parse_yaml
+from nmt.data.tokens.subwords import Subwords
 from nmt.errors import CheckpointError
 from nmt.system.files import explain, read_small
-
-if TYPE_CHECKING:
-    from nmt.data.tokens.subwords import Subwords
-
 
 CELL_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """PyTorch's names of a recurrent layer's parameters."""
@@ -28,9 +25,7 @@ NEVER = -1e9
 @dataclass
 class Imported:
     """An imported model in our terms. settings: the section `model`, and those settings of `data` and `decoding` that
-    differ from the defaults. params: float32, by our names. src, tgt: one object if the languages share their
-    vocabulary. lines: what was mapped to what, as text.
-    """
+    differ from the defaults. params: float32, by our names. lines: what was mapped to what, as text."""
 
     kind: str
     settings: dict[str, Any]
@@ -38,6 +33,11 @@ class Imported:
     src: Subwords
     tgt: Subwords
     lines: list[str]
+
+    @property
+    def is_joint(self) -> bool:
+        """Return whether the languages share their vocabulary."""
+        return self.src.model_bytes == self.tgt.model_bytes
 
 
 @dataclass
@@ -131,8 +131,7 @@ class Params:
             input_size = hidden_size * len(directions)
 
     def torch_cell(self, kind: str, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """Add a GRU or an LSTM with PyTorch's gates, which are ours; an LSTM's biases are added. `names`: of
-        CELL_PARTS."""
+        """Add a GRU or LSTM with PyTorch's gates, which are ours, an LSTM's biases added. `names`: of CELL_PARTS."""
         size = hidden_size * (3 if kind == "gru" else 4)
         self.matrix(f"{name}.W_x", names[0], size, input_size)
         self.matrix(f"{name}.W_h", names[1], size, hidden_size)

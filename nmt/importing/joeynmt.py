@@ -1,7 +1,6 @@
 """Import recurrent models of JoeyNMT 1 and 2: a folder with a checkpoint (`model_state`), config.yaml and vocabularies.
 The source ends with `</s>`. Every state of the decoder starts from one layer over h of the encoder's last layer
-(`bridge`), from that h (`last`; its forward half if the encoder is twice as wide), or from zero (decoders.py of
-2.3)."""
+(`bridge`), from that h (`last`; its forward half if the encoder is twice as wide), or zero (decoders.py of 2.3)."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
         "decoding": {"generate_unk": True},
     }
     reads, writes = (_vocabulary(path.parent, keys, *side) for side in (("src", src), ("trg", tgt)))
-    joint = reads.model_bytes == writes.model_bytes
-    return Imported(KIND, settings, params.arrays, reads, reads if joint else writes, params.lines)
+    return Imported(KIND, settings, params.arrays, reads, writes, params.lines)
 
 
 def _settings(where: Path) -> dict[str, Any]:

@@ -99,10 +99,9 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
     _output(params, tables[1], tgt_order, sizes[1])
     tensors.leave("decoder_c_tt")  # a number added to all attention scores alike changes nothing
     tensors.finish()
-    joint = src.model_bytes == tgt.model_bytes
     residual = {"residual": options.get("skip") is True}  # layers above the first add their input to their output
     settings = {"model": {"encoder": encoder | residual, "decoder": decoder | residual}, "decoding": _decoding(own)}
-    return Imported(KIND, settings, params.arrays, src, src if joint else tgt, params.lines)
+    return Imported(KIND, settings, params.arrays, src, tgt, params.lines)
 
 
 def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,10 +78,8 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     weight = tensors.take("generator.weight")
     params.output("generator.weight", weight, tensors.take("generator.bias", len(weight)), tgt_order, hidden)
     tensors.finish()
-    src = Vocabulary(src_units)
-    tgt = src if src_units == tgt_units else Vocabulary(tgt_units)
     settings = {"model": {"encoder": encoder, "decoder": decoder}, "decoding": {"generate_unk": True}}
-    return Imported(KIND, settings, params.arrays, src, tgt, params.lines)
+    return Imported(KIND, settings, params.arrays, Vocabulary(src_units), Vocabulary(tgt_units), params.lines)
 
 
 def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:

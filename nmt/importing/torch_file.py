@@ -115,10 +115,6 @@ class _Tensor:
         return np.lib.stride_tricks.as_strided(numbers[self._offset :], self._size, strides, writeable=False)
 
 
-def _dictionary(*arguments: Any) -> _Dictionary:
-    return _Dictionary(arguments[0]) if arguments and isinstance(arguments[0], list | dict) else _Dictionary()
-
-
 def _bytes(text: Any, *encoding: Any) -> bytes:
     if not isinstance(text, str):
         raise MalformedError("bytes made of something else than text")
@@ -126,7 +122,7 @@ def _bytes(text: Any, *encoding: Any) -> bytes:
 
 
 _REPLACEMENTS: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": _dictionary,
+    "collections.OrderedDict": lambda *given: _Dictionary(*(one for one in given[:1] if isinstance(one, list | dict))),
     "collections.defaultdict": lambda *arguments: _Dictionary(),
     "torch._utils._rebuild_tensor": _Tensor,
     "torch._utils._rebuild_tensor_v2": _Tensor,

@@ -38,7 +38,6 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
     impossible, or the parts do not fit one another. Raises ConfigError: The languages are the same."""
     from nmt.config import config_from_dict, dump_config
 
-    joint = imported.src is imported.tgt
     given = imported.settings
     sides = given.get("data", {})
     data = {
@@ -46,7 +45,7 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
         "dev": _UNKNOWN_TEXT,
         "src": {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {}),
         "tgt": {"lang": tgt_lang, "normalize": _normalize(imported.tgt)} | sides.get("tgt", {}),
-        "subwords": {"joint": joint},
+        "subwords": {"joint": imported.is_joint},
     }
     settings: dict[str, Any] = {"model_dir": str(out), "data": data, "model": given["model"]}
     settings["decoding"] = given.get("decoding", {})
@@ -62,7 +61,7 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
     }
     check_new_folder(out)
     with writing(out), new_folder(out) as folder:
-        save_subwords(folder, imported.src, imported.tgt, joint=joint)
+        save_subwords(folder, imported.src, imported.tgt, joint=imported.is_joint)
         write_tensors(folder / BEST_NAME, tensors, content)
         write_bytes(folder / MAPPING_NAME, "".join(f"{line}\n" for line in imported.lines).encode())
         write_bytes(folder / CONFIG_NAME, dump_config(config).encode(), sync=True)

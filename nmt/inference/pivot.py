@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from nmt.errors import ConfigError
 from nmt.inference.pipeline import check_no_factors, detail_through
 from nmt.inference.translation import Constraints, NotPickled, Novelty, Translation, best_texts
-from nmt.inference.translator import Translator
+from nmt.inference.translator import Translator, TypingSession
 from nmt.search_settings import SearchSettings
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.tokens.subwords import Subwords
-    from nmt.inference.translator import TypingSession
 
 
 class Pivot(NotPickled):

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.inference.pipeline import attends
+from nmt.inference.pipeline import TranslationPipeline, attends
 
 if TYPE_CHECKING:
     from nmt.decode import Shortlist
-    from nmt.inference.pipeline import TranslationPipeline
 
 _LEAST_WEIGHT = 0.05
 """The least attention that is counted: the many smaller weights are noise."""

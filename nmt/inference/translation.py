@@ -131,9 +131,8 @@ class Translation:
 
     @property
     def confidence(self) -> float:
-        """Return `chance`, or of a model without calibration the geometric mean of the probabilities of its subwords.
-        It is 1 if there is nothing to translate, and 0 if there is no translation or its log-probability is not
-        finite."""
+        """Return `chance`, or without calibration the geometric mean of the probabilities of the subwords; 1 if there
+        is nothing to translate, 0 if there is no translation or its log-probability is not finite."""
         return confidence_in([self])
 
 

@@ -27,11 +27,11 @@ from nmt.learning.memory import Check, Match, Memory, Pair, State, Use, read_tmx
 from nmt.learning.projects import HELD_OUT, Projects
 from nmt.learning.trainer import SHARE, Recipe, Trainer, own_names
 from nmt.rnn.devices import resolved_dtype
+from nmt.search_settings import SearchSettings
 from nmt.system.paths import named
 
 if TYPE_CHECKING:
     from nmt.config import Config, CorpusConfig
-    from nmt.search_settings import SearchSettings
 
 MEMORY_NAME = "learning.sqlite"
 IDLE = 60.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +18,11 @@ from nmt.decode.rules.options import Shortlist
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Memory, Pair, Use
 from nmt.learning.trainer import Arrays, Trainer, loss_of
+from nmt.model.network import Network
 from nmt.overriding import override
 from nmt.rnn.arrays.weights import quantise
 from nmt.storage.model_folder import PARAMS_PREFIX, SCALES_SUFFIX, quantised_tensors
 from nmt.storage.saved_model import LoadedModel, SavedModel
-
-if TYPE_CHECKING:
-    from nmt.model.network import Network
 
 EVERY = 10
 """Pairs learnt between two scores of the held-out text."""

@@ -5,21 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nmt.data.batching.batches import Batch, make_batch
 from nmt.inference.pipeline import source_ids, target_ids
+from nmt.inference.translator import Translator
 from nmt.learning.memory import Pair
-from nmt.model.network import share
+from nmt.model.network import Network, share
 from nmt.storage.model_folder import build_model
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.update import Updater
-
-if TYPE_CHECKING:
-    from nmt.inference.translator import Translator
-    from nmt.model.network import Network
 
 Arrays = dict[str, np.ndarray]
 

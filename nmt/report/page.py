@@ -115,8 +115,7 @@ Table = dict[str, Any]
 
 
 def report_data(runs: Sequence[Run], pictures: Pictures | None = None) -> dict[str, Any]:
-    """Return all that a page says of one or more runs, for JSON; `pictures`, of attention, come below everything
-    else."""
+    """Return all that a page says of one or more runs, for JSON; `pictures`, of attention, come last."""
     charts = [
         {
             "title": title,

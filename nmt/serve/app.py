@@ -8,8 +8,9 @@ import random
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,9 +20,10 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
+from nmt.serve import protocols
 from nmt.serve.log import TALLY, LoopErrors, log_request
-from nmt.serve.protocols import cat_tools, deepl, libretranslate, own_routes
-from nmt.serve.routes import Row, by_path
+from nmt.serve.protocols import cat_tools, deepl, libretranslate, own_routes  # noqa: F401 - handlers of the routes
+from nmt.serve.routes import by_path
 from nmt.serve.service import Service
 from nmt.serve.settings import Headers, RequestError
 from nmt.serve.web import CompactJSON
@@ -43,19 +45,10 @@ _WHILE_ENDING = ("/health", "/ready", "/metrics")
 """Paths that a server still answers while it ends."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
-
-_PROTOCOLS: dict[str, Any] = {
-    one.__name__.rpartition(".")[2]: one for one in (cat_tools, deepl, libretranslate, own_routes)
-}
-
-
-def _route(path: str, rows: Sequence[Row]) -> Route:
-    """Return the route of a path, which the function that the table names answers."""
-    protocol, _, name = rows[0].handler.partition(".")
-    return Route(path, getattr(_PROTOCOLS[protocol], name), methods=[one for row in rows for one in row.methods])
-
-
-ROUTES = [_route(path, rows) for path, rows in by_path().items()]
+ROUTES = [
+    Route(path, attrgetter(rows[0].handler)(protocols), methods=[one for row in rows for one in row.methods])
+    for path, rows in by_path().items()
+]
 # Most requests are for a fixed path, which is looked up here: a router tries one regular expression after another, and
 # wraps each handler in two more functions.
 _BY_PATH = {(route.path, method): route for route in ROUTES if "{" not in route.path for method in route.methods or ()}
@@ -153,19 +146,16 @@ def route_of(scope: Scope) -> str:
 
 
 async def _known_error(request: Request, error: Exception) -> Response:
-    """Return the answer to a request that matches no route."""
-    status = getattr(error, "status_code", 500)
-    headers = dict(getattr(error, "headers", None) or {})
-    path, allowed = request.url.path, headers.get("Allow", "").replace("HEAD, ", "").replace(", HEAD", "")
-    removed = next((text for start, text in _REMOVED.items() if path.startswith(start)), None)
-    messages = {
-        404: f"path: {path:.200} {removed}"
-        if removed
-        else f"path: must be one of this server, got {path:.200}; /spec lists them",
-        405: f"method: must be {allowed.replace(', ', ' or ')} for {path:.200}, got {request.method}; see /spec",
-    }
+    """Return the answer to a request that matches no route: 404, or 405 with the methods that are allowed."""
+    path, headers = request.url.path, dict(getattr(error, "headers", None) or {})
+    message = f"path: must be one of this server, got {path:.200}; /spec lists them"
+    if "Allow" in headers:
+        methods = " or ".join(one for one in headers["Allow"].split(", ") if one != "HEAD")
+        message = f"method: must be {methods} for {path:.200}, got {request.method}; see /spec"
+    elif removed := next((text for start, text in _REMOVED.items() if path.startswith(start)), None):
+        message = f"path: {path:.200} {removed}"
     key = "message" if path.startswith(_DEEPL) else "error"
-    return CompactJSON({key: messages.get(status, str(error))}, status_code=status, headers=headers)
+    return CompactJSON({key: message}, status_code=405 if "Allow" in headers else 404, headers=headers)
 
 
 def make_app(service: Service) -> Starlette:

@@ -1,6 +1,5 @@
 """Run one model for many callers, whose sentences share a search that never ends. Requests that it cannot serve
-(several translations, details, glossaries, models without a compiled search) go to one more thread, in small
-batches."""
+(several translations, details, glossaries, no compiled search) go to one more thread, in small batches."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
 
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
+from nmt.decode.live_search import Found
 from nmt.errors import NMTError
 from nmt.inference.pipeline import learnt_for, phrases_for, source_ids, translations_of, with_details
 from nmt.inference.translation import (
@@ -26,11 +25,8 @@ from nmt.inference.translation import (
     search_options,
     with_warnings,
 )
+from nmt.inference.translator import Translator
 from nmt.serve.limits import FairQueue
-
-if TYPE_CHECKING:
-    from nmt.decode.live_search import Found
-    from nmt.inference.translator import Translator
 
 _logger = logging.getLogger("nmt.serve")
 

@@ -16,7 +16,6 @@ _MOST_FILES, _OTHER_FILES = 65_536, 64
 
 _REFUSAL = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-
 _MOST_HELD = 64 * 1024
 """Bytes of an answer to buffer before sending them."""
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 64 * 2**20

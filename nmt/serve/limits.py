@@ -31,13 +31,9 @@ class Gate:
     """Checks keys and rates. A client is identified by its key, or by its address if the server has no keys."""
 
     def __init__(self, keys: Mapping[str, int], limits: Limits) -> None:
-        self._keys, self._default = keys, limits.requests_per_minute
+        self.keys, self._default = keys, limits.requests_per_minute
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and the time of that count
         self._used: OrderedDict[str, int] = OrderedDict()
-
-    def renew(self, keys: Mapping[str, int]) -> None:
-        """Replace the keys; usage counts of clients are kept."""
-        self._keys = keys
 
     def used(self, client: str, characters: int = 0) -> int:
         """Add to a client's usage; return the characters that it has had translated since the start."""
@@ -49,20 +45,20 @@ class Gate:
     @property
     def wants_keys(self) -> bool:
         """Return whether a key is required."""
-        return bool(self._keys)
+        return bool(self.keys)
 
     def enter(self, key: str | None, address: str) -> str:
         """Return the client's identity. Raises RequestError: 403 without a known key, 429 for too many requests."""
-        if not self._keys:
+        if not self.keys:
             self._count(address, self._default)
             return address
         if not key:
             raise RequestError(403, "api_key: must be a key of this server, got none; ask its operator for one")
         digest = hash_of(key)
-        if digest not in self._keys:
+        if digest not in self.keys:
             self._count(f"wrong keys {address}", _WRONG_KEYS)
             raise RequestError(403, "api_key: must be a key of this server, got another; ask its operator for one")
-        self._count(digest, self._keys[digest])
+        self._count(digest, self.keys[digest])
         return digest
 
     def _count(self, client: str, per_minute: int) -> None:
@@ -90,27 +86,22 @@ class Bodies:
     def __init__(self, limits: Limits) -> None:
         self._most = limits.all_bytes
         self._share = max(limits.all_bytes // 4, limits.file_bytes, limits.body_bytes)
-        self._total = self._peak = 0
+        self.total = self._peak = 0
         self._of: Counter[str] = Counter()
-
-    @property
-    def total(self) -> int:
-        """Return the current number of bytes."""
-        return self._total
 
     def most_since(self) -> int:
         """Return the maximum number of bytes since the last call."""
-        found, self._peak = self._peak, self._total
+        found, self._peak = self._peak, self.total
         return found
 
     def add(self, client: str, size: int) -> None:
         """Count `size` more bytes. Raises RequestError: 429 beyond a client's share, 503 beyond the total limit."""
         if size > 0 and self._of[client] + size > self._share:
             raise RequestError(429, f"bodies: must be at most {self._share:,} bytes at a time, got more; send later", 5)
-        if size > 0 and self._total + size > self._most:
+        if size > 0 and self.total + size > self._most:
             raise RequestError(503, "server: has more to read than fits in its memory; try again later", 5)
-        self._total += size
-        self._peak = max(self._peak, self._total)
+        self.total += size
+        self._peak = max(self._peak, self.total)
         self._of[client] += size
         if not self._of[client]:
             del self._of[client]
@@ -167,27 +158,19 @@ class _Lane(Generic[TicketT]):
         self.clients.setdefault(client, deque()).append(deque(tickets))
         self.count += len(tickets)
 
-    def next(self) -> TicketT:
-        """Remove and return one ticket of the client whose turn it is, and pass the turn to the next client."""
-        client, requests = next(iter(self.clients.items()))
-        tickets = requests.popleft()
-        ticket = tickets.popleft()
-        if tickets:
-            requests.append(tickets)
-        if requests:
-            self.clients.move_to_end(client)
-        else:
-            del self.clients[client]
-        self.count -= 1
-        return ticket
-
     def taken(self, most: int) -> list[TicketT]:
-        """Remove and return up to `most` tickets; cancelled ones are dropped."""
+        """Remove and return up to `most` tickets, each of the next client; cancelled ones are dropped."""
         found: list[TicketT] = []
         while self.count and len(found) < most:
-            ticket = self.next()
-            if not ticket.gone:
-                found.append(ticket)
+            client, requests = self.clients.popitem(last=False)
+            tickets = requests.popleft()
+            ticket = tickets.popleft()
+            if tickets:
+                requests.append(tickets)
+            if requests:
+                self.clients[client] = requests
+            self.count -= 1
+            found += [] if ticket.gone else [ticket]
         return found
 
 

@@ -79,7 +79,6 @@ WARM_UP = "nmt-serve-warm-up"
 _FINGERPRINT = 12
 """Hexadecimal digits of a model's fingerprint that are shown."""
 
-
 _GENERATIONS = count()
 
 

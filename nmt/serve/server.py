@@ -36,7 +36,6 @@ _KEEP_ALIVE = 75
 _GRACE = 30
 """Seconds after SIGTERM in which current requests may finish."""
 
-
 _SWITCH_SECONDS = 0.001
 """Interpreter switch interval: how long a thread that splits a long text holds the interpreter lock while a search
 waits for it. Python's default of 0.005 is as long as some decoder steps."""

@@ -9,24 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from nmt.documents.passage import Markup, Passage, Rules
 from nmt.documents.tagged_text import read_passage
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
-from nmt.serve.box.box import Box, Job
+from nmt.inference.translator import TypingSession
+from nmt.serve.box.box import Box, BoxJob
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.engine import BULK, Admission, Ask
 from nmt.serve.limits import Bodies, ClosedError, Files, FullError, Gate, SentenceCache, Shelf, Turns
 from nmt.serve.log import Measures
-from nmt.serve.models import Detector, Models, ServedModel, load_models
+from nmt.serve.models import Detector, Learning, Models, ServedModel, load_models
 from nmt.serve.settings import RequestError, ServerSettings
 from nmt.system.heap import keep_for_good
-
-if TYPE_CHECKING:
-    from nmt.inference.translator import TypingSession
-    from nmt.serve.models import Learning
 
 _PIECE = 256
 """Sentences in a piece of a long text; two pieces wait at a time, and take at most half of the queue."""
@@ -137,8 +133,6 @@ class Service:
         try:
             found = cls(settings, load_models(settings), gate, Detector(), box=box)
             if settings.learn:
-                from nmt.serve.models import Learning
-
                 found.learning = Learning(found.models, settings, found.publish)
         except BaseException:
             box.close()
@@ -163,10 +157,10 @@ class Service:
         """Reload models and keys while requests end with the old ones, which stay on an error. Raises NMTError."""
         keys = await asyncio.to_thread(self.settings.read_keys)
         if self.learning is not None:  # a memory belongs to the model that was loaded, and is open once
-            self.gate.renew(keys)
+            self.gate.keys = keys
             raise ConfigError("--learn: models must stay those that were loaded, got a reload; start the server again")
         fresh = await asyncio.to_thread(load_models, self.settings)
-        self.gate.renew(keys)
+        self.gate.keys = keys
         former = self.models
         self.publish(fresh)
         self.cache.clear()  # entries of former models would never be asked for
@@ -212,7 +206,7 @@ class Service:
             return Cut([(one.needs_detail, one.asked) for one in sentences], passages, characters)
         language = None if splitter is None else model.source
         args = (texts, wanted.markup, language, wanted.ignored, rules)
-        job = Job("cut", args, "q", _SECONDS + characters / _CHARACTERS_A_SECOND)
+        job = BoxJob("cut", args, "q", _SECONDS + characters / _CHARACTERS_A_SECOND)
         pieces = await self.box.run(job, client)
         rows = [(needed, asked) for piece in pieces if isinstance(piece, list) for needed, asked in piece]
         return Cut(rows, b"".join(piece for piece in pieces if isinstance(piece, bytes)), characters)
@@ -225,7 +219,7 @@ class Service:
                 return joined(cut.passages, found, count)
         packed = pickle.dumps(cut.passages) if isinstance(cut.passages, list) else cut.passages
         seconds = _SECONDS + cut.characters * count / _CHARACTERS_A_SECOND
-        return await self.box.run(Job("join", (packed, found, count), "q", seconds), client)
+        return await self.box.run(BoxJob("join", (packed, found, count), "q", seconds), client)
 
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -17,15 +17,13 @@ from starlette.responses import Response
 from nmt.documents.forms import MEDIA_TYPES, format_of
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
-from nmt.serve.box.box import Job
+from nmt.learning.learning_translator import Learnt
+from nmt.serve.box.box import BoxJob
 from nmt.serve.engine import Admission, Ask
 from nmt.serve.limits import Room, TranslatedFile, translated_name
 from nmt.serve.models import Learning, ServedModel, check_room
 from nmt.serve.service import Service
 from nmt.serve.settings import RequestError
-
-if TYPE_CHECKING:
-    from nmt.learning.learning_translator import Learnt
 
 T = TypeVar("T")
 
@@ -453,11 +451,11 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
     return service.files.keep(client, TranslatedFile(name, b"".join(pieces), MEDIA_TYPES[form], left))
 
 
-def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:
+def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> BoxJob:
     """Return a job on a file for the box, with limits that grow with the file's size."""
     size = len(wish.content)
     seconds = _SECONDS + size / _BYTES_A_SECOND
-    return Job(name, args, wish.name[:80], seconds, _MEMORY, _MEMORY + 4 * size, is_long=True)
+    return BoxJob(name, args, wish.name[:80], seconds, _MEMORY, _MEMORY + 4 * size, is_long=True)
 
 
 async def _answers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import nmt
@@ -16,8 +16,6 @@ from nmt.system.files import write_bytes, writing
 from nmt.system.paths import exists, shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nmt.storage.saved_model import SavedModel
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity of a subword", "accuracy": "subwords predicted right"}

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.rnn.device import Device
 
-
 CONFIG_NAME = "config.yaml"
 CHECKPOINT_SUFFIX = ".safetensors"
 LAST_NAME = f"last{CHECKPOINT_SUFFIX}"

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from nmt.decode import Shortlist
     from nmt.rnn.device import Device
 
-
 BUNDLE_SUFFIX = ".nmt"
 _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"
@@ -144,9 +143,8 @@ class SavedModel(ModelFacts):
         return sum(array.size for name, array in self.params.items() if not name.endswith(SCALES_SUFFIX))
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
-        """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor. This
-        alone imports cells that the model names by dotted path, if they are allowed. Raises CheckpointError,
-        ConfigError."""
+        """Return the model (see `build_model`) with its parameters, on the processor memory-mapped. This alone imports
+        cells named by dotted path, if they are allowed. Raises CheckpointError, ConfigError."""
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:
             model = build_model(

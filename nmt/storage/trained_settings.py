@@ -1,6 +1,5 @@
-"""Compare the settings that a checkpoint was trained with to the present ones, where these give parameters their
-meaning. Many change no shape: embeddings that are scaled now and were not in training would give garbage without an
-error."""
+"""Compare the settings that a checkpoint was trained with to the present ones, where these give parameters a meaning.
+Many change no shape: embeddings that are scaled now and were not in training would give garbage without an error."""
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from nmt.errors import CheckpointError
 
 if TYPE_CHECKING:
     from nmt.config import Config
-
 
 MEANING = ("model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
 """Settings that must be as in training, or parameters mean something else. Subwords are compared by their bytes."""

@@ -17,7 +17,7 @@ from nmt.documents.tagged_text import read_passage
 from nmt.inference.translation import Translation
 from nmt.serve.box import box as box_module
 from nmt.serve.box import text_work
-from nmt.serve.box.box import Box, Job
+from nmt.serve.box.box import Box, BoxJob
 from nmt.serve.limits import Bodies, ClosedError, FairQueue, FullError, Room, Shelf, Turns
 from nmt.serve.settings import Limits, RequestError
 from tests.waiting import beside, until
@@ -87,7 +87,7 @@ def any_box(hostile, monkeypatch, request):
 
 
 def job(name, *args, **more):
-    return Job(name, args, "q", **more)
+    return BoxJob(name, args, "q", **more)
 
 
 async def refused(box, one):
@@ -189,7 +189,7 @@ command, own = b._command, own.format(sys.argv[1])
 b._command = lambda call: [*command(call)[:-1], command(call)[-1].replace("import nmt", own + "import nmt", 1)]
 box = b.Box()
 box.start()
-asyncio.run(box.run(b.Job("busy", (), "q", seconds=300), "a"))
+asyncio.run(box.run(b.BoxJob("busy", (), "q", seconds=300), "a"))
 """
 
 

@@ -34,16 +34,15 @@ _QUOTES = {'"': "&quot;", "'": "&#39;"}
 
 def read(file: File) -> Document:
     """Read a page. Raises DataError if it cannot be decoded."""
-    text, encoding = declared_text(file.content, file.name)
+    text, encode = declared_text(file.content, file.name)
     passages, write = html_passages(text, file.splitter)
-    return Document(passages, lambda found: encoding.encoded(write(found)))
+    return Document(passages, lambda found: encode(write(found)))
 
 
 def html_passages(text: str, splitter: Splitter | None) -> tuple[list[Passage], Callable[[Sequence[str]], str]]:
     """Return the passages of a page of HTML or XHTML, its text and then its attributes, and a function that returns the
     page, given their new texts. In the text, an attribute is a number between two control characters."""
-    ranges: list[tuple[int, int]] = []
-    values: list[Passage] = []
+    values: list[tuple[Passage, str]] = []  # with the sign before each, a quotation mark if it has any
     parts: list[str] = []
     at = 0
     for start, end in [] if "\x02" in text else _shown(text):
@@ -51,15 +50,13 @@ def html_passages(text: str, splitter: Splitter | None) -> tuple[list[Passage], 
         if found.sentences:
             parts += [text[at:start], f"\x02{len(values)}\x03"]
             at = end
-            ranges.append((start, end))
-            values.append(found)
+            values.append((found, text[start - 1]))
     page = tagged_passage(html_tokens("".join([*parts, text[at:]])), splitter)
 
     def written(n: int, new: str) -> str:
-        start, end = ranges[n]
-        quote = text[start - 1]
-        if new == values[n].source:
-            return text[start:end]
+        value, quote = values[n]
+        if new == value.source:
+            return new
         return new.replace(quote, _QUOTES[quote]) if quote in _QUOTES else f'"{new.replace(chr(34), "&quot;")}"'
 
     def write(texts: Sequence[str]) -> str:
@@ -67,7 +64,7 @@ def html_passages(text: str, splitter: Splitter | None) -> tuple[list[Passage], 
             return texts[0]
         return _VALUE.sub(lambda found: written(int(found[1]), texts[int(found[1]) + 1]), texts[0])
 
-    return [page, *values], write
+    return [page, *(value for value, _ in values)], write
 
 
 def _shown(text: str) -> list[tuple[int, int]]:

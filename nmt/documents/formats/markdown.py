@@ -54,7 +54,10 @@ _FORMULA_END = re.compile(r"(\$\$|\\\]|\\end\{\w+\*?\})\s*$")
 def _as_common_mark(lines: Sequence[str]) -> list[str]:
     """Return as many lines: CommonMark's lists, code and blank lines stand for what it does not know."""
     found = list(lines)
-    closings = _closings(lines)
+    closings: dict[str, list[int]] = {}  # the numbers of the lines that may end a formula, by what they end with
+    for n, line in enumerate(lines):
+        if closing := _FORMULA_END.search(line):
+            closings.setdefault(closing[1], []).append(n)
     fence, kept_upto, is_term = "", 0, False
     for n, line in enumerate(lines):
         own = _FENCE.match(line)
@@ -74,15 +77,6 @@ def _as_common_mark(lines: Sequence[str]) -> list[str]:
             found[n] = f"{one[1]}-{line[one.end() :]}"
         if line.strip():
             is_term = found[n] == line or found[n].lstrip().startswith("-")
-    return found
-
-
-def _closings(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return the numbers of the lines that may end a formula, by what they end with."""
-    found: dict[str, list[int]] = {}
-    for n, line in enumerate(lines):
-        if one := _FORMULA_END.search(line):
-            found.setdefault(one[1], []).append(n)
     return found
 
 
@@ -160,7 +154,7 @@ class _Unit:
 def read(file: File) -> Document:
     """Read Markdown (CommonMark with tables). Front matter, code, addresses and definitions of references are kept, and
     so are footnotes' marks, attributes in braces and formulas. Raises DataError, and NMTError without markdown-it."""
-    text, encoding = utf8_text(file.content, file.name)
+    text, encode = utf8_text(file.content, file.name)
     if any(mark in text for mark in (_ALONE, _CLOSE, _END)):
         raise DataError(f"{file.name}: must be text, got control characters from 2 to 4; remove them")
     units = list(_units(text, file))
@@ -172,7 +166,7 @@ def read(file: File) -> Document:
             if new != [one.source for one in unit.passages]:
                 parts += [text[at : unit.start], unit.write(new)]
                 at = unit.end
-        return encoding.encoded("".join([*parts, text[at:]]))
+        return encode("".join([*parts, text[at:]]))
 
     return Document([one for unit in units for one in unit.passages], write)
 
@@ -278,8 +272,8 @@ def _paragraph(
     if kind in _CELLS:
         escape[ord("|")] = "\\|"
     is_row = len(starts) == 1 and _ROW.fullmatch(parts[0]) is not None
-    tokens = [*_divided(_tokens(bare))] if is_row else [*_tokens(bare)]
-    passage = tagged_passage(_emphasis_numbered(tokens, atoms), splitter, escape=escape)
+    tokens = _tokens(bare, atoms)
+    passage = tagged_passage([*(_divided(tokens) if is_row else tokens)], splitter, escape=escape)
 
     def write(texts: Sequence[str]) -> str:
         new = _BLOCK_START.sub(r"\1\\", texts[0]) if kind == "paragraph_open" else texts[0]
@@ -298,16 +292,10 @@ def _divided(tokens: Iterator[Token]) -> Iterator[Token]:
             yield Token("wall", "")
 
 
-def _emphasis_numbered(tokens: list[Token], atoms: list[str]) -> list[Token]:
-    """Return the tokens with starts and ends of emphasis as atoms, and add these to `atoms`."""
-    found = []
-    for token in tokens:
-        if token.kind in ("open", "close") and token.raw == token.name and token.raw[0] in "*_~":
-            atoms.append(token.raw)
-            sign = _ALONE if token.kind == "open" else _CLOSE
-            token = replace(token, raw=f"{sign}{len(atoms) - 1}{_END}")
-        found.append(token)
-    return found
+def _number(raw: str, sign: str, atoms: list[str]) -> str:
+    """Add to the atoms; return the number of the new one between this sign and the end of a mark."""
+    atoms.append(raw)
+    return f"{sign}{len(atoms) - 1}{_END}"
 
 
 def _without_empty(text: str, atoms: list[str]) -> str:
@@ -359,8 +347,7 @@ def _without_atoms(text: str, atoms: list[str], is_label: Callable[[str], bool])
     """Replace code, addresses and ends of links by their numbers between control characters; fill `atoms`."""
 
     def number(raw: str, kind: str) -> str:
-        atoms.append(_restored(raw, atoms))  # a label may contain code
-        return f"{_ALONE if kind == 'alone' else _CLOSE}{len(atoms) - 1}{_END}"
+        return _number(_restored(raw, atoms), _ALONE if kind == "alone" else _CLOSE, atoms)  # a label may contain code
 
     runs = [found.span() for found in _TICKS.finditer(text)]
     later: dict[int, list[int]] = {}
@@ -388,8 +375,8 @@ def _without_atoms(text: str, atoms: list[str], is_label: Callable[[str], bool])
     return _LABEL.sub(labelled, bare)
 
 
-def _tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of a paragraph."""
+def _tokens(text: str, atoms: list[str]) -> Iterator[Token]:
+    """Yield the tokens of a paragraph; starts and ends of emphasis become atoms, which are added."""
     opened: list[str] = []
     start = 0  # of the token, in the text
     for token in inline_tokens(text):
@@ -402,7 +389,7 @@ def _tokens(text: str) -> Iterator[Token]:
             if kind == "escape":
                 yield Token("text", raw, raw[1:])
             elif kind == "emphasis":
-                yield from _emphasis(raw, text, start + found.start(), opened)
+                yield from _emphasis(raw, text, start + found.start(), opened, atoms)
             else:
                 yield Token(kind, raw, "[")  # type: ignore[arg-type]
         if token.kind != "text":
@@ -412,7 +399,7 @@ def _tokens(text: str) -> Iterator[Token]:
         start += len(token.raw)
 
 
-def _emphasis(raw: str, text: str, at: int, opened: list[str]) -> Iterator[Token]:
+def _emphasis(raw: str, text: str, at: int, opened: list[str], atoms: list[str]) -> Iterator[Token]:
     """Yield the tokens of a run of delimiters at a character of the text, by the rules of CommonMark for what opens and
     what closes; delimiters without a partner are single marks. opened: the delimiters that are open."""
     before, after = text[at - 1 : at] or " ", text[at + len(raw) : at + len(raw) + 1] or " "
@@ -420,10 +407,10 @@ def _emphasis(raw: str, text: str, at: int, opened: list[str]) -> Iterator[Token
     is_right = not before.isspace() and (before.isalnum() or not after.isalnum())
     while raw and is_right and opened and raw.startswith(opened[-1]):
         name = opened.pop()
-        yield Token("close", name, name)
+        yield Token("close", _number(name, _CLOSE, atoms), name)
         raw = raw[len(name) :]
     if raw and is_left:
         opened.append(raw)
-        yield Token("open", raw, raw)
+        yield Token("open", _number(raw, _ALONE, atoms), raw)
     elif raw:
         yield Token("alone", raw)

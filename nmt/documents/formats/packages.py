@@ -14,6 +14,7 @@ from collections.abc import Sequence, Set
 from copy import copy
 from dataclasses import replace
 from html import escape, unescape
+from itertools import zip_longest
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import xml_as_utf8
@@ -23,6 +24,7 @@ from nmt.documents.formats.xml_places import (
     Element,
     attribute_place,
     count_elements,
+    in_order,
     prefix_of,
     replaced,
     trees,
@@ -72,11 +74,6 @@ def is_description(one: Element) -> bool:
     return one.name in ("docPr", "cNvPr")
 
 
-def is_language(one: Element) -> bool:
-    """Return whether an element names the language of a book."""
-    return one.name == "language" and one.space == _DUBLIN_CORE
-
-
 class Paragraph:
     """A paragraph that contains text."""
 
@@ -99,23 +96,6 @@ class Paragraph:
             ),
             splitter,
         )
-
-    @classmethod
-    def all_of(
-        cls, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]
-    ) -> list[Paragraph | Description]:
-        """Return the paragraphs with text of an element, nested ones too, and descriptions of pictures."""
-        found: list[Paragraph | Description] = []
-        stack = [whole]
-        while stack:
-            one = stack.pop()
-            if is_paragraph(one) and one.inner < one.end:
-                new = cls(one, content, splitter, raised)
-                found += [new] if new.passage.sentences else []
-            elif is_description(one):
-                found += _descriptions(one, content, splitter)
-            stack += reversed(one.children)
-        return found
 
     def written(self, new: str, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
         """Return the XML with a translation; changes: replacements of the paragraphs within, in order."""
@@ -158,11 +138,7 @@ class Paragraph:
                 break
         if not is_tree:
             marks = all_marks
-        found: list[str | int] = []
-        for n, text in enumerate(parts[::2]):
-            found += [text] if text else []
-            found += marks[n : n + 1]
-        return found + list(marks[len(parts[::2]) :])
+        return [one for both in zip_longest(parts[::2], marks, fillvalue="") for one in both if one != ""]
 
 
 class Description:
@@ -333,11 +309,16 @@ def _xml_part(part: File) -> Document:
     raised = {one[1].decode() for one in found if one is not None}
 
     def wanted(one: Element) -> bool:
-        return is_paragraph(one) or is_language(one) or is_description(one)
+        return is_paragraph(one) or is_description(one) or (one.name == "language" and one.space == _DUBLIN_CORE)
 
     for tree in trees(data, part.name, wanted, part.limits):
-        paragraphs += Paragraph.all_of(tree, data, part.splitter, raised)
-        languages += [tree] if is_language(tree) and tree.inner < tree.end else []
+        languages += [tree] if tree.name == "language" and tree.inner < tree.end else []  # of a book
+        for one in in_order([tree]):
+            if is_paragraph(one) and one.inner < one.end:
+                new = Paragraph(one, data, part.splitter, raised)
+                paragraphs += [new] if new.passage.sentences else []
+            elif is_description(one):
+                paragraphs += _descriptions(one, data, part.splitter)
 
     def write(texts: Sequence[str]) -> bytes:
         changes = _changes(paragraphs, texts)

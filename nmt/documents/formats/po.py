@@ -12,7 +12,6 @@ from nmt.documents.encodings import MARK, decoded, is_utf8
 from nmt.documents.forms import Limits
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.tagged_text import as_loose, loose_passage
-from nmt.documents.tokens import reasons_of
 from nmt.errors import DataError
 
 _LINE = re.compile(
@@ -89,7 +88,7 @@ def read(file: File) -> Document:
             new = [as_loose(one, next(rest)) for one in source]
             if unit.flags is not None and "python-format" in lines[unit.flags] and not _NUMBERED.search(source[0]):
                 new = [_NUMBERED.sub("%", one) for one in new]  # Python has no such numbers: msgfmt tells
-            if any([reasons_of(next(read).parts) for _ in source]):  # something of it is left untranslated
+            if any([next(read).unread for _ in source]):  # something of it is left untranslated
                 continue
             _put(out, unit, _strings(unit, source, new, forms), end)
             if unit.flags is None:  # a person is to check it

@@ -146,7 +146,9 @@ class RunReader:
             elif own and child.name in _CONTAINERS and not self._is_computed(child):
                 self._container(child, child, base)
             elif own and child.name in (*_RANGES, *_ENDS):
-                self._range(child)
+                key = f"range {_ENDS.get(child.name, child.name)} {child.attributes.get('id')}"
+                kind: Kind = "open" if child.name in _RANGES else "close"
+                self._emit(Piece(kind, "", [Item(child.start, child.end)], key))
             elif own and child.name in _WALLS:
                 self._emit(Piece("wall", "", [Item(child.start, child.end)]))
             elif not (own and child.name in (*_PROPERTIES, *_STALE)):
@@ -171,12 +173,6 @@ class RunReader:
         self._emit(Piece("close", "", [Item(inside.inner_end, one.end)], key))
         if (field := self._field) is not None and field.depth <= 0 and field.levels == self._level:
             self._flush()
-
-    def _range(self, one: Element) -> None:
-        starts = one.name in _RANGES
-        name = one.name if starts else _ENDS[one.name]
-        key = f"range {name} {one.attributes.get('id')}"
-        self._emit(Piece("open" if starts else "close", "", [Item(one.start, one.end)], key))
 
     # ------------------------------------------------------------ within runs
 

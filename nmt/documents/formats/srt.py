@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
-from nmt.documents.passage import Passage, Splitter
 from nmt.documents.placeholders import WIDE
 from nmt.documents.tagged_text import as_loose, loose_passage
 from nmt.errors import DataError
@@ -51,8 +50,8 @@ class _Part:
 def read(file: File) -> Document:
     """Read SubRip or WebVTT. Tags, codes and music signs stay next to their words; a line with a dash begins the text
     of a speaker, which is translated separately. Notes, styles and regions of WebVTT are no cues. Raises DataError."""
-    name, splitter = file.name, file.splitter
-    text, encoding = utf8_text(file.content, name)
+    name = file.name
+    text, encode = utf8_text(file.content, name)
     lines = text.splitlines(keepends=True)
     parts: list[_Part] = []
     cues = 0
@@ -72,7 +71,11 @@ def read(file: File) -> Document:
             left["cues without times that can be read"] += any(map(str.isalpha, "".join(lines[n + 1 : last])))
     if not cues and text.strip() and not is_vtt:
         raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
-    passages = [_passage("".join(lines[one.first : one.last])[len(one.dash) :], splitter) for one in parts]
+    passages = []
+    for one in parts:
+        spoken = "".join(lines[one.first : one.last])[len(one.dash) :]
+        marks = rf"{_MARKS}|[\[\]()]" if _SOUND.fullmatch(spoken) else _MARKS  # the brackets around `[Music]`
+        passages.append(loose_passage(spoken, file.splitter, is_lines=False, marks=marks))
 
     def write(found: Sequence[str]) -> bytes:
         out = list(lines)
@@ -83,15 +86,9 @@ def read(file: File) -> Document:
                 written = part.dash + _in_lines(plain, former)
                 # A blank line would end the subtitle.
                 out[part.first : part.last] = [written if written.strip() else ""] + [""] * (len(former) - 1)
-        return encoding.encoded("".join(out))
+        return encode("".join(out))
 
     return Document(passages, write, left)
-
-
-def _passage(text: str, splitter: Splitter | None) -> Passage:
-    """Return the passage of a part; the brackets around a sound such as `[Music]` are marks."""
-    marks = rf"{_MARKS}|[\[\]()]" if _SOUND.fullmatch(text) else _MARKS
-    return loose_passage(text, splitter, is_lines=False, marks=marks)
 
 
 def _end_of_text(lines: Sequence[str], first: int, after: int) -> int:

@@ -9,5 +9,5 @@ from nmt.documents.tagged_text import plain_passage
 
 def read(file: File) -> Document:
     """Read plain text."""
-    text, encoding = utf8_text(file.content, file.name)
-    return Document([plain_passage(text, file.splitter)], lambda found: encoding.encoded(found[0]))
+    text, encode = utf8_text(file.content, file.name)
+    return Document([plain_passage(text, file.splitter)], lambda found: encode(found[0]))

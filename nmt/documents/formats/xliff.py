@@ -10,11 +10,20 @@ from html import unescape
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import xml_as_utf8
-from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_end, trees, with_attribute, without_cdata
+from nmt.documents.formats.xml_places import (
+    Element,
+    in_order,
+    prefix_of,
+    replaced,
+    tag_end,
+    trees,
+    with_attribute,
+    without_cdata,
+)
 from nmt.documents.markup import BLOCKS, OPAQUE, VOID
 from nmt.documents.passage import Passage, Splitter
 from nmt.documents.tagged_text import as_loose, html_tokens, loose_passage, tagged_passage, with_escaped_tags
-from nmt.documents.tokens import Kind, Token, reasons_of, with_accelerators
+from nmt.documents.tokens import Kind, Token, with_accelerators
 from nmt.errors import DataError
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -99,8 +108,8 @@ def _open_units(whole: Element, content: bytes, splitter: Splitter | None) -> li
     if source is None or _nearest(whole, "translate") == "no":
         return []
     states = [one.attributes.get("state") for one in (target, whole) if one is not None]
-    is_copy = target is not None and any(state in _UNTRANSLATED for state in states)
-    is_copy = is_copy and _text_of(target, content) == _text_of(source, content)
+    is_new = any(state in _UNTRANSLATED for state in states)
+    is_copy = target is not None and is_new and _text_of(target, content) == _text_of(source, content)
     segments = _segments(target) if target is not None and not is_copy else {}
     sources = _segments(first["seg-source"]) if "seg-source" in first else {}
     pairs: list[tuple[Element, Element | None]] = []
@@ -135,21 +144,21 @@ def _unit(
 ) -> _Unit:
     """Return the unit of a text."""
     raw = content[source.inner : source.inner_end].decode()
-    text = _only_cdata(raw)
-    if text is not None:
-        return _Unit(whole, source, target, behind, loose_passage(text, splitter, is_lines=True), cdata=True)
-    is_lines = _nearest(source, "space") == "preserve"
-    tokens = with_accelerators(with_escaped_tags(with_codes(html_tokens(without_cdata(raw), CODES, is_xml=True))))
-    passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
-    return _Unit(whole, source, target, behind, passage, cdata=False)
+    bare = raw.strip()
+    is_cdata = bare.startswith("<![CDATA[") and bare.find("]]>") == len(bare) - 3
+    if is_cdata:
+        passage = loose_passage(bare[9:-3], splitter, is_lines=True)
+    else:
+        is_lines = _nearest(source, "space") == "preserve"
+        tokens = with_accelerators(with_escaped_tags(with_codes(html_tokens(without_cdata(raw), CODES, is_xml=True))))
+        passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
+    return _Unit(whole, source, target, behind, passage, is_cdata)
 
 
-def _text_of(one: Element | None, content: bytes) -> str:
-    """Return the text of an element without tags and codes, with single spaces; empty if there is none."""
-    if one is None:
-        return ""
+def _text_of(one: Element, content: bytes) -> str:
+    """Return the text of an element without tags and codes, with single spaces."""
     parts, at = [], one.inner
-    for child in sorted(_within(one), key=lambda child: child.start):
+    for child in in_order(one.children):
         if child.name in CODES and child.start >= at:
             parts.append(content[at : child.start])
             at = child.end
@@ -157,32 +166,16 @@ def _text_of(one: Element | None, content: bytes) -> str:
     return " ".join(unescape(_TAG.sub("", raw)).split())
 
 
-def _within(one: Element) -> Iterator[Element]:
-    """Yield the elements within an element."""
-    rest = [*one.children]
-    while rest:
-        child = rest.pop()
-        yield child
-        rest += child.children
-
-
 def _segments(one: Element) -> dict[str, Element]:
     """Return the segments within an element by their numbers (XLIFF 1.2, 2.3: mrk)."""
-    marks = [child for child in _within(one) if child.name == "mrk" and child.attributes.get("mtype") == "seg"]
-    return {child.attributes.get("mid", ""): child for child in sorted(marks, key=lambda child: child.start)}
-
-
-def _only_cdata(raw: str) -> str | None:
-    """Return the text of the CDATA section that is the whole content of an element; otherwise None."""
-    bare = raw.strip()
-    is_only = bare.startswith("<![CDATA[") and bare.find("]]>") == len(bare) - 3
-    return bare[9:-3] if is_only else None
+    marks = [child for child in in_order(one.children) if child.name == "mrk"]
+    return {one.attributes.get("mid", ""): one for one in marks if one.attributes.get("mtype") == "seg"}
 
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:
     """Return the byte ranges of a unit to replace; none if something of it is left untranslated."""
     source, target, whole = unit.source, unit.target, unit.whole
-    if reasons_of(unit.passage.parts):
+    if unit.passage.unread:
         if unit.frame is None:
             return []
         text = b""

@@ -62,9 +62,9 @@ class _Element:
 
 def read(file: File) -> Document:
     """Read an XML file."""
-    text, encoding = declared_text(file.content, file.name)
+    text, encode = declared_text(file.content, file.name)
     passage = _passage(text, file.splitter)
-    return Document([passage], lambda found: encoding.encoded(found[0]))
+    return Document([passage], lambda found: encode(found[0]))
 
 
 def _passage(text: str, splitter: Splitter | None) -> Passage:
@@ -76,16 +76,9 @@ def _passage(text: str, splitter: Splitter | None) -> Passage:
         root = ""
     opaque = _OPAQUE | _ROOTS.get(root, frozenset())
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, root, opaque)}
-    lines: list[bool] = []  # whether line breaks of each text count
-
-    def kind_of(n: int) -> Kind:
-        kind = _kind(pieces[n], elements, owners[n])
-        lines.extend([elements[owners[n]].is_preserved] * (kind == "text"))
-        return kind
-
-    tokens = tokens_of(text, pieces, kept, kind_of, is_xml=True)
-    flags = iter(lines)
-    tokens = [replace(one, is_lines=next(flags)) if one.kind == "text" else one for one in tokens]
+    kinds = [_kind(one, elements, owner) for one, owner in zip(pieces, owners, strict=True)]
+    lines = {n for n, owner in enumerate(owners) if kinds[n] == "text" and elements[owner].is_preserved}
+    tokens = tokens_of(text, pieces, kept, kinds, is_xml=True, lines=lines)
     tokens = notes_whole(tokens, lambda token: _local(token.name) in ("sup", "superscript"))
     tokens = with_accelerators(with_escaped_tags(tokens))
     return Passage(tuple(_parts(with_messages(tokens), splitter, is_android=root == "resources")))
@@ -161,25 +154,17 @@ def _local(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def _is_inline(elements: list[_Element], number: int) -> bool:
-    """Return whether an element is inline."""
-    own = elements[number]
-    if own.parent <= 0:
-        return False
-    above = elements[own.parent]
-    if own.has_elements and not own.has_text and own.has_others:
-        return False  # it contains paragraphs
-    return above.has_text or (_local(own.name) in _INLINE and not above.has_others)
-
-
 def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
     """Return the token kind of a piece."""
     if piece.kind == "text":
         return "text"
     if piece.kind == "comment":
-        above = elements[owner]
-        return "alone" if above.has_text else "wall"
-    if piece.kind == "declaration" or not _is_inline(elements, owner) or piece.name != elements[owner].name:
+        return "alone" if elements[owner].has_text else "wall"
+    own = elements[owner]
+    above = elements[max(0, own.parent)]
+    has_paragraphs = own.has_elements and not own.has_text and own.has_others
+    is_inline = above.has_text or (_local(own.name) in _INLINE and not above.has_others)
+    if piece.kind == "declaration" or own.parent <= 0 or has_paragraphs or not is_inline or piece.name != own.name:
         return "wall"
     kinds: dict[str, Kind] = {"start": "open", "end": "close", "single": "alone"}
     return kinds[piece.kind]

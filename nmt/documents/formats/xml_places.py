@@ -54,7 +54,10 @@ def trees(content: bytes, name: str, wanted: Callable[[Element], bool], limits: 
             parent.children.append(one)
         within += bool(within or wanted(one))
         count = count + 1 if within else 0
-        limits.check_place(count, len(opened), name)
+        if len(opened) > limits.depth:
+            raise DataError(f"{name}: elements must be at most {limits.depth} deep, got deeper ones; simplify it")
+        if count > (most := limits.paragraph_elements):
+            raise DataError(f"{name}: a paragraph must have at most {most:,} elements, got more; split it")
 
     def end(tag: str) -> None:
         nonlocal count, within
@@ -83,6 +86,14 @@ def trees(content: bytes, name: str, wanted: Callable[[Element], bool], limits: 
             done.clear()
     except expat.ExpatError as error:
         raise DataError(f"{name}: must be XML, got something else ({error}); correct it") from None
+
+
+def in_order(elements: Sequence[Element]) -> Iterator[Element]:
+    """Yield elements and all elements within them, in the order of the file."""
+    rest = [*reversed(elements)]
+    while rest:
+        yield (one := rest.pop())
+        rest += reversed(one.children)
 
 
 def count_elements(content: bytes) -> int:

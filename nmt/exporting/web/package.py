@@ -15,7 +15,8 @@ import numpy as np
 from nmt.exporting.checks import OPTIONS, bounds
 from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
-from nmt.exporting.web.wasm_module import Module, Part, link
+from nmt.exporting.web.wasm_module import Module, ModulePart, link
+from nmt.model.translation_program import TranslationProgram
 from nmt.rnn.arrays.weights import BLOCK
 from nmt.rnn.kernels.program.run_program import PROGRAM, Phase, run_program
 from nmt.rnn.kernels.search.beam_table import SEARCH, Status
@@ -26,7 +27,6 @@ from nmt.storage.model_folder import confidence_tensors
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.model.translation_program import TranslationProgram
 
 START = b"NMTWEB1\n"
 _LINE = 64
@@ -47,7 +47,9 @@ def _package_here(asked: dict[str, Any]) -> bytes:
     program = saved.build(asked["compute_dtype"]).program(forced=True)
     program.pack()
     found = compiled([run_program, *program.functions.values()], "WebAssembly")
-    module = link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
+    module = link(
+        [ModulePart(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS
+    )
     sides = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     arrays = program.arrays_by_name | {"program": program.code}
     is_joint = sides["src"].model_bytes == sides["tgt"].model_bytes

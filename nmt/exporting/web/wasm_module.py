@@ -1,6 +1,5 @@
-"""Link objects of WebAssembly to one module. It exports its memory, the table of functions that are called by address,
-and `heap`, the first free byte of memory. A function's address is its place in the table. It imports what the objects
-call and none of them defines."""
+"""Link objects of WebAssembly to one module. It exports its memory, `heap`, the first free byte of it, and the table of
+functions, where a function's place is its address. It imports what the objects call and none of them defines."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _I32, _CONST_I32, _END = 0x7F, 0x41, 0x0B
 
 
 @dataclass(frozen=True)
-class Part:
+class ModulePart:
     """An object to link: its bytes, the name of its function, and the name by which other objects call it, if any."""
 
     code: bytes
@@ -37,7 +36,7 @@ class Module:
     addresses: dict[str, int]
 
 
-def link(parts: Sequence[Part], imports: Sequence[str]) -> Module:
+def link(parts: Sequence[ModulePart], imports: Sequence[str]) -> Module:
     """Return one module of all parts; `imports`: what the host may be asked for. Raises ValueError for other calls."""
     return _Linker(parts, imports).module()
 
@@ -45,7 +44,7 @@ def link(parts: Sequence[Part], imports: Sequence[str]) -> Module:
 class _Linker:
     """Numbers all functions, types and segments, then replaces the numbers in code and data."""
 
-    def __init__(self, parts: Sequence[Part], imports: Sequence[str]) -> None:
+    def __init__(self, parts: Sequence[ModulePart], imports: Sequence[str]) -> None:
         self.parts, self.objects = parts, [read_object(part.code) for part in parts]
         self.types: dict[bytes, int] = {}
         self.defined: dict[str, int] = {}  # the index of each function that others may call

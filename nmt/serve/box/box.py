@@ -37,7 +37,7 @@ _QUIETLY = 0x0800_4000 if sys.platform == "win32" else 0
 
 
 @dataclass(frozen=True)
-class Job:
+class BoxJob:
     """A function of `text_work` with its arguments. `what`: the field that errors name; `seconds`: CPU time; `memory`:
     extra bytes; `output`: most bytes of the answer; `is_long`: whether it takes a slot of the long jobs."""
 
@@ -102,7 +102,7 @@ class Box:
             self._home.wait()
             self._home = self._control = None
 
-    async def run(self, job: Job, client: str) -> list[Any]:
+    async def run(self, job: BoxJob, client: str) -> list[Any]:
         """Return what the job's function yields. Cancelling it kills the process. Raises RequestError."""
         async with (self._long if job.is_long else self._short).of(client):
             worker = self._idle.pop() if self._idle else await self._fork()
@@ -133,7 +133,7 @@ class Box:
             await worker.writer.drain()
 
     @staticmethod
-    async def _answer(worker: _Worker, job: Job) -> tuple[list[Any], str, Any]:
+    async def _answer(worker: _Worker, job: BoxJob) -> tuple[list[Any], str, Any]:
         pieces: list[Any] = []
         size = 0
         while True:
@@ -189,7 +189,7 @@ def _command(call: str) -> list[str]:
     return [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; import nmt.serve.box.home as h; h.{call}"]
 
 
-async def _watch(process: asyncio.subprocess.Process, job: Job) -> None:
+async def _watch(process: asyncio.subprocess.Process, job: BoxJob) -> None:
     """Kill a worker that takes more than its job may."""
     with suppress(psutil.Error, ProcessLookupError):  # it has ended
         one = psutil.Process(process.pid)
@@ -220,7 +220,7 @@ def _end_with_us(process: int) -> None:
     kernel.CloseHandle(handle)
 
 
-def _refusal(job: Job, kind: str, value: Any) -> RequestError:
+def _refusal(job: BoxJob, kind: str, value: Any) -> RequestError:
     if kind == "refused":
         return RequestError(400, str(value))
     if kind == "too deep":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.alignment.word_alignment import soft_alignment, words_of
-from nmt.documents.document import Document, left_text, read_document
+from nmt.documents.document import left_text, read_document
 from nmt.documents.forms import Limits
 from nmt.documents.passage import MENDED, RULES, Markup, Passage, Rules, Sentence, Splitter, sentence_splitter
 from nmt.documents.tagged_text import read_passage
@@ -32,12 +32,11 @@ Found = Sequence[Sequence[Translation]]
 Answer = tuple[str, float]
 """A translated text and its confidence."""
 
-_splitter = cache(sentence_splitter)
 
-
+@cache
 def splitter_of(language: str | None) -> Splitter | None:
     """Return the sentence splitter of a language; None for None, which keeps paragraphs whole."""
-    return None if language is None else _splitter(language)
+    return None if language is None else sentence_splitter(language)
 
 
 def cut(
@@ -46,8 +45,8 @@ def cut(
     """Yield rows (needs details, text to translate) of sentences, then the passages as bytes for `join`."""
     splitter = splitter_of(language)
     passages = [read_passage(text, markup, splitter, ignored, rules) for text in texts]
-    yield from _rows([[one.needs_detail, one.asked] for passage in passages for one in passage.sentences])
-    yield from _chunks(pickle.dumps(passages, pickle.HIGHEST_PROTOCOL))
+    yield from _parts([[one.needs_detail, one.asked] for passage in passages for one in passage.sentences], _ROWS)
+    yield from _parts(pickle.dumps(passages, pickle.HIGHEST_PROTOCOL), _CHUNK)
 
 
 def join(passages: bytes, found: Found, count: int) -> Iterator[Any]:
@@ -90,8 +89,11 @@ def sample(content: bytes, form: str, name: str) -> Iterator[Any]:
 def read_file(content: bytes, form: str, name: str, language: str | None, pair: tuple[str, str]) -> Iterator[Any]:
     """Yield rows (text to translate, the sentence as bytes for `finish` if it needs details, else empty). `language`
     selects the sentence splitter; `pair` is the model's languages."""
-    sentences = _sentences(read_document(content, form, name, splitter_of(language), pair, _LIMITS), name)
-    yield from _rows([[one.asked, pickle.dumps(one) if one.needs_detail else b""] for one in sentences])
+    document = read_document(content, form, name, splitter_of(language), pair, _LIMITS)
+    found = [one for passage in document.passages for one in passage.sentences]
+    if len(found) > MOST_SENTENCES:
+        raise DataError(f"{name}: must have at most {MOST_SENTENCES:,} sentences, got {len(found):,}; split it")
+    yield from _parts([[one.asked, pickle.dumps(one) if one.needs_detail else b""] for one in found], _ROWS)
 
 
 def finish(sentences: Sequence[bytes], translations: Sequence[Translation]) -> Iterator[Any]:
@@ -111,51 +113,46 @@ def write_file(
     whether its text is final, and the text. The file is parsed again, as nothing of it is kept meanwhile."""
     document = read_document(content, form, name, splitter_of(language), pair, _LIMITS)
     rest = iter(answers)
-    texts = ["".join(_finished(part, rest) for part in passage.parts) for passage in document.passages]
+
+    def finished(part: str | Sentence) -> str:
+        if isinstance(part, str):
+            return part
+        is_done, text = next(rest)
+        return text if is_done else part.translated(Translation(text, 0.0, 0.0))
+
+    texts = ["".join(map(finished, passage.parts)) for passage in document.passages]
     yield left_text(document.left)
-    yield from _chunks(document.write(texts))
+    yield from _parts(document.write(texts), _CHUNK)
 
 
-def _finished(part: str | Sentence, rest: Iterator[tuple[bool, str]]) -> str:
-    if isinstance(part, str):
-        return part
-    is_done, text = next(rest)
-    return text if is_done else part.translated(Translation(text, 0.0, 0.0))
-
-
-def _sentences(document: Document, name: str) -> list[Sentence]:
-    found = [one for passage in document.passages for one in passage.sentences]
-    if len(found) > MOST_SENTENCES:
-        raise DataError(f"{name}: must have at most {MOST_SENTENCES:,} sentences, got {len(found):,}; split it")
-    return found
-
-
-def _rows(rows: list[Any]) -> Iterator[Any]:
-    for at in range(0, len(rows), _ROWS):
-        yield rows[at : at + _ROWS]
-
-
-def _chunks(whole: bytes) -> Iterator[bytes]:
-    for at in range(0, len(whole), _CHUNK):
-        yield whole[at : at + _CHUNK]
+def _parts(whole: Any, size: int) -> Iterator[Any]:
+    """Yield parts of a list, or of bytes."""
+    for at in range(0, len(whole), size):
+        yield whole[at : at + size]
 
 
 def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any]:
     """Return a sentence for the web page: its translation and alternatives, each with its words."""
     whole = [part.translated(one) for one in translations]
     bare = [one[len(part.before) : len(one) - len(part.after)] for one in whole]
-    result: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
     sure = [round(one.confidence, 4) for one in translations]
-    result["confidence"] = sure[0]
-    result["alternatives"] = [
+    alternatives = [
         {"translation": text, "confidence": sure[n]} | _words(part.text, text, one.detail)
         for n, (text, one) in enumerate(zip(bare, translations, strict=True))
         if n and text.strip() and text not in bare[:n]
     ]
     mended = [MENDED] if part.changes(translations[0]) else []
-    result["warnings"] = [*translations[0].warnings, *mended]
-    result["unseen"] = [*translations[0].unseen]
-    return result | _words(part.text, bare[0], translations[0].detail)
+    return {
+        "source": part.text,
+        "before": part.before,
+        "after": part.after,
+        "translation": bare[0],
+        "confidence": sure[0],
+        "alternatives": alternatives,
+        "warnings": [*translations[0].warnings, *mended],
+        "unseen": [*translations[0].unseen],
+        **_words(part.text, bare[0], translations[0].detail),
+    }
 
 
 def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import asyncio
 import csv
 import secrets
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -31,7 +30,6 @@ _MOST_BYTES = 64 * 2**20
 _MOST_LINE = 2_000
 _BYTES_OF_ENTRY = 160
 """Bytes that an entry takes in memory in addition to its characters."""
-
 
 Entries = tuple[tuple[str, str], ...]
 
@@ -222,7 +220,6 @@ class _Document:
 
     key: str
     ticket: str
-    client: str
     began: float
     characters: int = 0
     name: str | None = None
@@ -240,27 +237,25 @@ class Documents:
 
     def __init__(self) -> None:
         self._all: Shelf[_Document] = Shelf(_MOST_KEPT, _MOST_KEPT, lambda one: one.is_over)
-        self._in_work: Counter[str] = Counter()
 
     def begin(self, service: Service, wish: web.FileWish, client: str, room: Room) -> tuple[str, str]:
         """Start translating a document; return its id and key. `room` is the memory account of its bytes, released at
         the end. Raises RequestError: 429 if the client has too many in progress, 503 if there are too many in total."""
-        if self._in_work[client] >= _MOST_OF_CLIENT_IN_WORK:
+        if sum(not one.is_over for one in self._all.of(client)) >= _MOST_OF_CLIENT_IN_WORK:
             raise RequestError(
                 429, f"documents: must be at most {_MOST_OF_CLIENT_IN_WORK} at a time, got more; try again later", 10
             )
-        if self._in_work.total() >= _MOST_IN_WORK:
+        if sum(not one.is_over for one in self._all) >= _MOST_IN_WORK:
             raise RequestError(503, "server: has more documents in work than it may; try again later", 10)
         name = secrets.token_hex(16).upper()
-        found = _Document(secrets.token_hex(32).upper(), wish.ticket, client, time.monotonic())
-        self._in_work[client] += 1
-        found.task = asyncio.ensure_future(self._work(found, service, wish, room))
+        found = _Document(secrets.token_hex(32).upper(), wish.ticket, time.monotonic())
+        found.task = asyncio.ensure_future(self._work(found, service, wish, client, room))
         self._all.put(client, name, found)
         return name, found.key
 
-    async def _work(self, found: _Document, service: Service, wish: web.FileWish, room: Room) -> None:
+    @staticmethod
+    async def _work(found: _Document, service: Service, wish: web.FileWish, client: str, room: Room) -> None:
         """Translate a document; an error is stored for the status request."""
-        client = found.client
         before = service.gate.used(client)
         try:
             found.name = await web.translate_file(service, wish, client)
@@ -271,8 +266,6 @@ class Documents:
             raise
         finally:
             room.leave()
-            self._in_work[client] -= 1
-            self._in_work += Counter()  # drops clients with none
         found.characters = service.gate.used(client) - before
 
     async def end(self) -> None:

@@ -5,28 +5,26 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from nmt.errors import NMTError
 from nmt.inference.pipeline import entries_for, phrases_missing
+from nmt.inference.pivot import Pivot
 from nmt.inference.translation import Translation
+from nmt.inference.translator import Translator
 from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve import web
-from nmt.serve.box.box import Job
+from nmt.serve.box.box import BoxJob
 from nmt.serve.engine import Ask
 from nmt.serve.limits import SECONDS_KEPT
 from nmt.serve.models import MARK, Learning, bleu_signature, check_room, language_name
 from nmt.serve.routes import openapi
 from nmt.serve.service import TextOptions
 from nmt.serve.settings import RequestError
-
-if TYPE_CHECKING:
-    from nmt.inference.pivot import Pivot
-    from nmt.inference.translator import Translator
 
 _MOST_TYPED = 2_000
 """Maximum characters of a sentence to complete: the model reads no more, and a running thread cannot be stopped."""
@@ -70,7 +68,7 @@ async def sentences(request: Request) -> Response:
             service.count(model, asked, client, len(text))
             seconds = 4.0 + len(text) * (count + 1) / 20_000
             parts: list[dict[str, Any]] = await service.box.run(
-                Job("shown", (cut.passages, found), "q", seconds), client
+                BoxJob("shown", (cut.passages, found), "q", seconds), client
             )
             if glossary:
                 await asyncio.to_thread(note_terms, model.engine.translator, parts, asked, glossary)
@@ -146,7 +144,6 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-
 _PAGES = {
     "/": ((_FOLDER / "page.html").read_bytes(), "text/html"),
     "/page.css": ((_FOLDER / "page.css").read_bytes(), "text/css"),
@@ -174,10 +171,9 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Answer GET /ready: the server accepts requests."""
     service = web.service_of(request)
-    if service.is_ending:
-        return web.CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
-    if service.models.waiting > service.settings.limits.waiting // 2:
-        return web.CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
+    if service.is_ending or service.models.waiting > service.settings.limits.waiting // 2:
+        status = "ending" if service.is_ending else "busy"
+        return web.CompactJSON({"status": status}, status_code=503, headers={"Retry-After": "5"})
     return web.CompactJSON({"status": "ready", "models": [one.name for one in service.models.loaded]})
 
 
@@ -247,8 +243,7 @@ async def matches(request: Request) -> Response:
 
 
 async def _place(request: Request) -> tuple[Learning, dict[str, Any], LearningTranslator, str]:
-    """Return what learns, a request's fields, the learning translator of its languages, and its project. Raises
-    RequestError."""
+    """Return what learns, and a request's fields, learning translator and project. Raises RequestError."""
     service, fields, _ = await web.read_request(request)
     learning, model = web.learning_of(service), await web.requested_model(service, fields, [])
     return learning, fields, *learning.place(model, web.text_field(fields, "project", ""))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nmt.exporting.web.wasm_module import Part, link
+from nmt.exporting.web.wasm_module import ModulePart, link
 
 HEADER = b"\0asm\1\0\0\0"
 TYPE = b"\x60\0\1\x7f"  # () -> i32
@@ -53,7 +53,7 @@ def called():
 
 
 def test_a_module_has_the_functions_and_the_data_of_all_objects():
-    found = link([Part(caller(), "f"), Part(called(), "g-1", "g")], ())
+    found = link([ModulePart(caller(), "f"), ModulePart(called(), "g-1", "g")], ())
     assert found.addresses == {"f": 1, "g-1": 2}
     stack, data, heap = b"\x80\x88\x10", b"\x80\x88\x10", b"\xc0\x88\x10"  # 1024 + 2 ** 18, the same, 64 more
     assert found.code == HEADER + b"".join(
@@ -73,22 +73,22 @@ def test_a_module_has_the_functions_and_the_data_of_all_objects():
 
 
 def test_a_function_that_is_nowhere_is_imported_if_it_may_be():
-    found = link([Part(caller(), "f")], ("g",))
+    found = link([ModulePart(caller(), "f")], ("g",))
     assert section(2, b"\1\3env\1g\0\0") in found.code
     assert b"\x10\x80\x80\x80\x80\0\x0b" in found.code  # a call of the import
     with pytest.raises(ValueError, match="f: must call only nmt_free, got a call of expf"):
-        link([Part(caller(b"expf"), "f")], ("nmt_free",))
+        link([ModulePart(caller(b"expf"), "f")], ("nmt_free",))
 
 
 def test_other_bytes_are_refused():
     with pytest.raises(ValueError, match="must begin with its header"):
-        link([Part(b"\x7fELF and so on", "f")], ())
+        link([ModulePart(b"\x7fELF and so on", "f")], ())
 
 
 COMPILED = """
 import sys
 import numpy as np
-from nmt.exporting.web.wasm_module import Part, link
+from nmt.exporting.web.wasm_module import ModulePart, link
 from nmt.rnn.kernels.machine_code.native import called_by
 from nmt.rnn.kernels.products.product import product_task
 
@@ -97,7 +97,7 @@ while waiting:
     native = waiting.pop()
     record = native.made()
     assert record.code.startswith(b"\\0asm") and not native._address
-    found[native.entry] = Part(record.code, record.facts["entry"], native.symbol)
+    found[native.entry] = ModulePart(record.code, record.facts["entry"], native.symbol)
     waiting += called_by(record)
 module = link(list(found.values()), ("nmt_allocate", "nmt_free"))
 print(len(found), sorted(module.addresses.values()), module.code[:4] == b"\\0asm")
