@@ -160,8 +160,7 @@ class Scope:
         return Scope(self._values, self._dropout, lambda name, v: self._note(f"{prefix}.{name}", v), self._prefix)
 
     def note(self, **values: Value) -> None:
-        """Name intermediate values of the step, so that a scan with `record` can return them for every step. This costs
-        nothing otherwise."""
+        """Name values of the step, which a scan with `record` returns for every step; costs nothing otherwise."""
         for name, value in values.items():
             self._note(self._prefix + name, value)
 
@@ -192,8 +191,7 @@ class Cell:
         return tuple(self.states())
 
     def learned(self) -> dict[str, str]:
-        """Return, for states with a learned initial value, the name of the parameter vector they start at by
-        default."""
+        """Return, for states with a learned initial value, the parameter vector they start at by default."""
         return {}
 
     def captured(self) -> dict[str, Captured]:
@@ -205,8 +203,7 @@ class Cell:
         return {}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """Compute one time step: input [B, input_size] and states before it -> output [B, output_size] and states after
-        it."""
+        """Compute one time step: input [B, input_size] and old states -> output [B, output_size] and new states."""
         raise ShapeError(f"{type(self).__name__}.step: must be written by the cell, got none; see docs/add-a-cell.md")
 
 

@@ -230,8 +230,7 @@ def _interpreted(cell: Cell, run: _RandomRun, tape: Tape) -> tuple[Arrays, Array
 
 
 def _difference(found: Arrays, expected: Arrays) -> float:
-    """Return the largest difference over all arrays, relative to the largest number of each, or 1; NaN if there is
-    one."""
+    """Return the largest difference of all arrays, relative to each one's largest number, or 1; NaN if there is one."""
     errors = [0.0]
     for name, value in expected.items():
         if value.size:

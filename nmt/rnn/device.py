@@ -37,8 +37,7 @@ from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 T = TypeVar("T")
 
 Slot = tuple[int, int, int]
-"""A slot of each row, as (first, times, most): first + times * min(length, most), modulo 2 of two slots; `times` is 0
-or 1."""
+"""A slot of each row, (first, times, most): first + times * min(length, most), modulo 2 of two; `times` is 0 or 1."""
 
 ALIGNED = 64
 """Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
@@ -57,8 +56,7 @@ class PlanRun(ABC):
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
-        """Allocate the arrays that last for a block of time, and free them at the end of the pass; the next pass reuses
-        the memory."""
+        """Allocate the arrays that last for a block of time; the next pass reuses their memory."""
         with self.allocate.temporary():
             self.take_block_memory()
             yield
@@ -83,8 +81,7 @@ class PlanRun(ABC):
 
     @abstractmethod
     def add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
-        """Add one sink's share of a parameter's gradient for one block of time. Only active rows are summed: padding
-        may contain NaN."""
+        """Add a sink's share of a gradient for one block of time. Sums active rows only: padding may contain NaN."""
 
     def argument(self, name: str, owner: Array) -> Array:
         """Return the array that has this name in a generated function; `owner`: the row of each source."""
@@ -108,8 +105,7 @@ class Executable(ABC):
         """Return a pass over a batch, with memory for what `arrays` lacks."""
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
-        """Fill the forward arrays. `arrays` contains inputs, state stacks, captured arrays, masks and parameter
-        vectors."""
+        """Fill the forward arrays; `arrays` has inputs, state stacks, captured arrays, masks and parameter vectors."""
         run = self.run(arrays, weights, rows, allocate, backward=False)
         with run.block_memory():
             for block in run.rows.blocks(backward=False):
@@ -226,9 +222,8 @@ class Device(ABC):
 
     @abstractmethod
     def begin_stack(self, stack: Array, lengths: np.ndarray, reverse: bool, start: Array | None, threads: int) -> None:
-        """Write the initial states of a stack [slots, B, n], `start` [B, n] or zero, to slot 0 of each row, after
-        zeroing the slots from lengths[b] + 1 on; with `reverse` to slot lengths[b], and from lengths[b] on. `lengths`
-        are of the host, [B]."""
+        """Zero the slots of a stack [slots, B, n] from lengths[b] + 1 on, with `reverse` from lengths[b] on; then write
+        the initial states, `start` [B, n] or zero, to slot 0, or lengths[b]. `lengths` are of the host, [B]."""
 
     def take_slots(self, stack: Array, lengths: np.ndarray, slot: Slot, out: Array | None = None) -> Array:
         """Return a slot of each row of [slots, B, n], in `out` if given. `lengths` are of the host, [B]."""
@@ -248,8 +243,7 @@ class Device(ABC):
 
     @abstractmethod
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i). The bits are the same
-        on every device."""
+        """Fill the flat `out` with 0 or 1/keep_probability by (seed, offset + i); every device has the same bits."""
 
     # ------------------------------------------------------------ the rest of a model
 
@@ -264,8 +258,7 @@ class Device(ABC):
 
     @abstractmethod
     def take_rows(self, array: Array, index: Array, out: Array | None = None, threads: int = 1) -> Array:
-        """Return array[..., index, :] of [..., n, m], contiguous, in `out` if given, zero where an index is negative;
-        index int64 of the device."""
+        """Return array[..., index, :] of [..., n, m], contiguous, zero where index (int64, of the device) is < 0."""
 
     def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
         """Set out [N, n] to rows [R, n] at places [R] (host, each below N, no duplicates), and to zero elsewhere."""
@@ -320,8 +313,7 @@ class Device(ABC):
 
     @abstractmethod
     def log_probs(self, outputs: Array, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Array:
-        """Return the log-probabilities of all tokens [R, V] for outputs [R, H], bit-identical to those of
-        `best_tokens`."""
+        """Return the log-probabilities [R, V] of all tokens for outputs [R, H], with the bits of `best_tokens`."""
 
     @abstractmethod
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:

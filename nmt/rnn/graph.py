@@ -43,8 +43,7 @@ class Value:
 
     @property
     def dims(self) -> tuple[tuple[str, int], ...]:
-        """Return its named feature axes and their sizes, whose product is the width; none if the features are one
-        axis."""
+        """Return its named feature axes and their sizes, whose product is the width; none if there is one axis."""
         return self.attrs.get("dims", ())
 
     @property
@@ -59,8 +58,7 @@ class Value:
 
     @property
     def span(self) -> tuple[Value, int]:
-        """Return the value in whose memory this one lies if it is a view, and its first column there; any other value
-        itself, and 0."""
+        """Return the value in whose memory this view lies, and its first column there; of no view itself, and 0."""
         v, start = self, 0
         while v.op in _VIEWS:
             start += v.attrs.get("start", 0)

@@ -25,8 +25,7 @@ Lengths = Sequence[int] | np.ndarray | None
 
 @dataclass
 class Interpretation:
-    """Outputs [T, B, n], final states, noted values by name, and what `backward` needs: `memory` holds the states
-    before each step."""
+    """Outputs [T, B, n], final states, noted values by name, and in `memory` the states before each step."""
 
     y: np.ndarray
     final: Arrays
@@ -144,8 +143,7 @@ def backward(
 
 
 class _Evaluation:
-    """A traced cell with the arrays it reads, with one axis for features; evaluates values of one step. there: which
-    steps exist, bool [T, B]."""
+    """A traced cell with its arrays, of one feature axis; evaluates values of a step. there: steps, bool [T, B]."""
 
     def __init__(
         self,
@@ -181,8 +179,7 @@ class _Evaluation:
         return (len(self.x), *((S,) if "S" in v.axes else ()), B, v.width or 1)
 
     def differentiated(self) -> tuple[dict[str, Value], list[Sink]]:
-        """Return gradients of input, states and captured arrays by the names of their arrays, and the sinks of
-        parameters."""
+        """Return gradients of input, states and captured arrays by their arrays' names, and the parameters' sinks."""
         traced = self.traced
         results = {
             **{ArrayKind.GRADIENT.of(k): v for k, v in traced.outputs.items()},
@@ -243,8 +240,7 @@ class _Evaluation:
         return array if array.ndim == 3 else array[None]
 
     def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
-        """Compute an operation on these arguments. Raises RuntimeError: it has no meaning, or the result's shape
-        differs from its rule."""
+        """Compute an operation. Raises RuntimeError: it has no meaning, or the result's shape differs from its rule."""
         if v.rule.meaning is None:
             raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
         attrs = {k: a for k, a in v.attrs.items() if k not in ("name", "dims")}
@@ -262,8 +258,7 @@ class _Evaluation:
         return result
 
     def _apply_named(self, v: Value, args: list[np.ndarray], attrs: dict[str, Any]) -> np.ndarray:
-        """Compute an operation on values with named axes. Inside, each named axis is an axis of the arrays, of size 1
-        where a value lacks it."""
+        """Compute an operation on values with named axes, each an axis of the arrays, of size 1 where one lacks it."""
         S, B, _ = self.real.shape
         lead = (S if "S" in v.axes else 1, B if "B" in v.axes else 1)
         dims = v.args[0].dims if v.op == "total" else v.dims

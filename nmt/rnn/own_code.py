@@ -58,8 +58,7 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
 
 
 def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidden_size: int) -> Cell:
-    """Make a cell of two sizes by an author's class or function. Raises NMTError: it raises, or returns something
-    else."""
+    """Make a cell of two sizes by an author's class or function. Raises NMTError: it raises, or returns no cell."""
     with own_code(name, "must make a cell of (input_size, hidden_size)", of=make):
         cell = make(input_size, hidden_size)
     if not isinstance(cell, Cell):

@@ -80,8 +80,7 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return lengths of rows that all take one step, and the bounds that divide them between threads; both
-    read-only."""
+    """Return lengths of rows that all take one step, and their bounds for each thread; both read-only."""
     ones = np.ones(rows, np.int64)
     return ones, split_rows(ones, threads)
 
@@ -95,8 +94,7 @@ class Sharing(NamedTuple):
     row_size: int  # multiply-adds of a row's step
 
     def of(self, B: int, size: int, T: int, bounds: np.ndarray) -> tuple[bool, np.ndarray]:
-        """Return whether the threads divide units, and each thread's bounds, for B rows, T steps and `size`
-        multiply-adds."""
+        """Return whether the threads divide units, and their bounds, for B rows, T steps and `size` multiply-adds."""
         units, parts = team(B, size, T, self.threads, *self.rules)
         if parts == 1:
             return False, np.array([0, B], np.int64)
@@ -117,8 +115,7 @@ class Sharing(NamedTuple):
 
 
 class TimeBlock(NamedTuple):
-    """Steps [start, stop) of a loop, which are steps [low, high) of the sequence, in opposite order if the loop runs
-    backwards."""
+    """Steps [start, stop) of a loop: [low, high) of the sequence, in opposite order if the loop runs backwards."""
 
     start: int
     stop: int
@@ -170,8 +167,7 @@ class Rows:
         return min(self.T, -(-steps // self.block_multiple) * self.block_multiple)
 
     def blocks(self, *, backward: bool) -> list[TimeBlock]:
-        """Return the blocks of a pass in the order they are run, in a `backward` pass against the direction of the
-        rows."""
+        """Return the blocks of a pass as they are run, in a `backward` pass against the direction of the rows."""
         backwards, size = self.reverse != backward, self.block_steps
         found = []
         for start in range(0, self.T, max(1, size)):
@@ -197,8 +193,7 @@ def steps_of(place: Place, T: int) -> int:
 
 
 def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
-    """Return the shape of one step of an array: [S, B, n] if it has source positions, else [B, n]; without n if it has
-    no width."""
+    """Return the shape of one step of an array: [S, B, n], without S or n if it has no source positions or width."""
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()
     return (*source, rows.B, *width)

@@ -54,8 +54,7 @@ KEPT_PIECES = 4096
 """Arrays of a workspace on a GPU that are kept for later steps of the same sizes. Not measured."""
 
 SENTENCE_BYTES = 1 << 16
-"""Bytes that the workspace of a single sentence begins with: allocating megabytes would take longer than the work
-itself. Not measured."""
+"""Bytes that a sentence's workspace begins with: allocating megabytes takes longer than the work. Not measured."""
 
 KEPT_SOURCE_BYTES = 1 << 25
 """Bytes that a search keeps to encode its next block in: those of 64 captions. Other sizes were not measured."""
@@ -79,12 +78,10 @@ KEPT_STEP_ROWS = 16
 """Rows up to which a prepared step keeps its memory when its search has ended. Not measured."""
 
 SOURCE_STEP = 32
-"""Source positions for which a step prepares memory are a multiple of this, so that longer sentences rarely need new
-memory. Not measured."""
+"""Source positions are prepared for in multiples of this, so that longer sentences rarely need memory. Not measured."""
 
 ROWS_BETWEEN_LOOKS = 4096
-"""Rows, in all steps, after which a compiled search returns to the interpreter, which checks whether it
-was cancelled. Not measured."""
+"""Rows, in all steps, after which a compiled search lets the interpreter check for cancellation. Not measured."""
 
 FIRST_WIDTH = 64
 """Tokens per hypothesis for which a search allocates memory at first. Not measured."""

@@ -118,8 +118,7 @@ Reference = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Source:
-    """The tensors of one direction whose sum is a cell's parameter, by position; `transposed`: as torch stores them,
-    [out, in]."""
+    """The positions of tensors whose sum is a cell's parameter; `transposed`: as torch stores them, [out, in]."""
 
     at: tuple[int, ...]
     transposed: bool = False
@@ -158,8 +157,7 @@ class Stack:
     def __init__(
         self, cells: Sequence[Cell], sources: Mapping[str, Source], dtype: torch.dtype, ends: Sequence[str]
     ) -> None:
-        """Prepare layers. sources: of the cells' parameters; ends: the directions, `forward`, `backward` or both, in
-        this order."""
+        """Prepare layers. sources: of the cells' parameters; ends: `forward`, `backward` or both, in this order."""
         self.cells, self.sources, self.ends = cells, sources, tuple(ends)
         self.states = list(cells[0].states())
         self.dtype = torch.empty((), dtype=dtype).numpy().dtype
@@ -248,9 +246,8 @@ class Stack:
         return [LayerSide(scan, view, (), "", reverse=n == 1) for n, view in enumerate(views)]
 
     def __call__(self, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Run one layer. tensors: those of `call.inputs`, x [T, B, D], states [directions, B, n] and others as
-        `Scan.forward` takes them; then the parameters of each direction. Returns y [T, B, directions * n] and the final
-        states."""
+        """Run one layer; return y [T, B, directions * n] and the final states. tensors: those of `call.inputs`, x [T,
+        B, D], states [directions, B, n] and others as `Scan.forward` takes them; then each direction's parameters."""
         if self.records(tensors):
             return Pass.apply(self, call, *tensors)
         outputs, _ = self.forward(call, tensors, None)
@@ -376,8 +373,7 @@ class Pass(Function):
 
     @staticmethod
     def backward(ctx: Any, *d_outputs: Tensor | None) -> tuple[Any, ...]:
-        """Return the gradients of all tensors. Raises NMTError: they are to be differentiated, and the cell is not one
-        of torch's."""
+        """Return all tensors' gradients. Raises NMTError: they need gradients, and the cell is not torch's."""
         tensors = ctx.saved_tensors[: ctx.count]  # torch raises an error if one has changed
         if torch.is_grad_enabled():
             return None, None, *_differentiable(ctx, tensors, d_outputs)

@@ -80,8 +80,7 @@ class ProcessorOperations(ABC):
     def candidate_log_probs(
         self, outputs: Array, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
     ) -> Array:
-        """Return `log_probs` within the list of each row [R, vocab_size], -inf elsewhere. They are bit-identical to
-        those of `best_candidates`."""
+        """Return `log_probs` within each row's list [R, vocab_size], else -inf; the bits of `best_candidates`."""
 
 
 class SearchOperations(ABC):

@@ -10,8 +10,7 @@ import numpy as np
 
 
 class Seed(int):
-    """A seed that is `factor` times that of a pass plus `more`, modulo 2**64: so a recording of the pass computes it
-    from another one."""
+    """A pass's seed times `factor` plus `more`, modulo 2**64: a recording of the pass computes it from another one."""
 
     of_pass: int
     factor: int

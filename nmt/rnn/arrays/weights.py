@@ -58,8 +58,7 @@ MOST_FACTOR = LARGEST // LARGEST_OF_4_BITS
 
 
 def scales_of_4_bits(matrix: np.ndarray, *, by_rows: bool) -> np.ndarray:
-    """Return the scales of a matrix in 4 bits: the largest magnitude in a channel becomes 126, the largest integer
-    times the largest factor."""
+    """Return the scales of a matrix in 4 bits: a channel's largest magnitude becomes 126, integer times factor."""
     largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
     scales = quantise(largest[:, None], by_rows=True).scales
     return scales * np.float32(LARGEST / (LARGEST_OF_4_BITS * MOST_FACTOR))
@@ -124,8 +123,7 @@ def _check_array(what: str, name: str, param: Param, array: Any, dtype: Any) -> 
 
 
 class Again(NamedTuple):
-    """Refill derived arrays: `job` describes one, and is valid as long as the parameter's array is the same;
-    `run` refills several."""
+    """Refill derived arrays: `job` describes one, valid while the parameter's array stays; `run` refills several."""
 
     job: Callable[[Packed], Any]
     run: Callable[[list[Any]], None]

@@ -47,8 +47,7 @@ class Attention:
     words: int = 0
 
     def __post_init__(self) -> None:
-        """Check the sizes. Raises ShapeError: factors of a product differ in size, keys without values, or a size not
-        divisible by the heads."""
+        """Raise ShapeError: unequal factors of a product, keys without values, or heads that do not divide."""
         kinds = "bahdanau", "general", "dot", "scaled_dot", "multi_head"
         if self.kind not in kinds:
             raise ShapeError(f"Attention: attention must be one of {', '.join(kinds)}, got {self.kind!r}")
@@ -118,8 +117,7 @@ class Attention:
         return context, weighted_sum(weights, features(p.memory, self.memory_size, self.words))
 
     def _of_heads(self, p: Scope, query: Value, keys: Value, values: Value) -> Value:
-        """Return the contexts of all heads, projected: [B, attention_size]; notes each head's weights and the
-        context."""
+        """Return all heads' projected contexts [B, attention_size]; notes the heads' weights and the context."""
         queries = split(query @ p.W_q + p.b_q, self.heads)
         of_keys = split(keys @ p.W_k + p.b_k, self.heads)
         of_values = split(values @ p.W_v + p.b_v, self.heads)
@@ -267,8 +265,7 @@ class AttentionCell(Cell):
         return y, State(new)
 
     def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, Value | None, dict[str, Value]]:
-        """Run the inner cell; return the query, its context, the sum of source words, and the inner cell's new
-        states."""
+        """Run the inner cell; return the query, its context, the sum of source words, and the cell's new states."""
         query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
         context, words = (None, None) if self.attention is None else self.attention.read(p, query)
         return query, context, words, under("cell", inner)

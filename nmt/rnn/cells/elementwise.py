@@ -53,8 +53,7 @@ class _OfInputs(EqualCell):
 
 
 class MinGRUCell(_OfInputs):
-    """z = sigmoid(x W_z + b_z),  h_t = (1 - z) * h_prev + z * (x W_n + b_n); gates z, n. z is the weight of the new
-    value."""
+    """z = sigmoid(x W_z + b_z),  h_t = (1 - z) * h_prev + z * (x W_n + b_n); gates z, n; z weighs the new value."""
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         z, n = split(x @ p.W_x + p.b, 2)

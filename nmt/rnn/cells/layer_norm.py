@@ -20,8 +20,7 @@ def norm_params(name: str, width: int) -> dict[str, Param]:
 
 
 def normalised(p: Scope, name: str, x: Value) -> Value:
-    """Return (x - mean) / sqrt(variance + EPSILON) * gain + bias over the features of a row, with the gain and bias of
-    this name."""
+    """Return (x - mean) / sqrt(variance + EPSILON) * gain + bias over a row's features; gain and bias of this name."""
     centred = x - mean(x)
     return centred * (1 / sqrt(mean(centred * centred) + EPSILON)) * p[f"gain_{name}"] + p[f"bias_{name}"]
 

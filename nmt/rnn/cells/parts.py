@@ -86,8 +86,7 @@ _BY_NAME: dict[str, Callable[..., Value]] = {
 
 
 def activation(spec: ActivationSpec, where: str = "step: activation") -> Activation:
-    """Return the function of this name, with its numbers applied. Raises ShapeError: the name is unknown, or it takes
-    fewer numbers."""
+    """Return the function of this name with its numbers. Raises ShapeError: an unknown name, or too many numbers."""
     name, *numbers = spec if isinstance(spec, tuple | list) and spec else (spec,)
     if not isinstance(name, str) or name not in _BY_NAME:
         raise ShapeError(f"{where} must be one of {', '.join(_BY_NAME)}, got {name!r}")

@@ -98,8 +98,7 @@ class ResidualCell(WrappedCell):
 
 
 class DropoutCell(WrappedCell):
-    """Dropout on the input of a cell (Srivastava et al. 2014), per step or one mask for all steps (Gal and
-    Ghahramani 2016)."""
+    """Dropout on a cell's input (Srivastava et al. 2014), per step or one mask for all (Gal and Ghahramani 2016)."""
 
     def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
         super().__init__(cell)
@@ -176,9 +175,8 @@ class _Weight:
 
 
 class RecurrentDropoutCell(WrappedCell):
-    """Dropout on the state where the matrices `weights` read it: one mask for all steps (Gal and Ghahramani 2016,
-    section 4), or one per step with `variational` False. Other uses of the state, as in a GRU's z * h, have no
-    dropout."""
+    """Dropout on the state where the matrices `weights` read it, not elsewhere, as in a GRU's z * h: one mask for all
+    steps (Gal and Ghahramani 2016, section 4), or with `variational` False one per step."""
 
     def __init__(self, cell: Cell, rate: float, variational: bool = True, weights: tuple[str, ...] = ("W_h",)) -> None:
         super().__init__(cell)
@@ -222,9 +220,8 @@ class LearnedStartCell(WrappedCell):
 
 @dataclass(frozen=True)
 class Past:
-    """The last `lag` values of a signal of this width, for use within a cell. The cell includes its `states` among its
-    own; `read` returns what was `push`ed k steps ago, 1 <= k <= lag. State `name` is the newest, `name.2` the one
-    before it, and so on."""
+    """The last `lag` values of a signal of this width, for a cell that has its `states` among its own; `read` returns
+    what was `push`ed k steps ago, 1 <= k <= lag. State `name` is the newest, `name.2` the one before, and so on."""
 
     name: str
     width: int
@@ -338,8 +335,7 @@ class BlockCell(Cell):
 
 class HeadsCell(SeveralCells):
     """`heads` cells that read the same input, each with its share of the hidden units: `HeadsCell(LSTMCell, D, H, 4)`.
-    No head reads another's state, so a product with the state costs a quarter (Beck et al. 2024, section 2.2, for the
-    sLSTM)."""
+    No head reads another's state: a quarter of the cost of that product (Beck et al. 2024, section 2.2, for sLSTM)."""
 
     def __init__(self, make: Callable[[int, int], Cell], input_size: int, hidden_size: int, heads: int) -> None:
         if isinstance(make, Cell) or not callable(make):

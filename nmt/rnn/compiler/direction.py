@@ -133,8 +133,7 @@ def _own_loops(roots: list[StoredValue], known: dict[int, Place], carried: Carri
 
 
 def _copies_apart(roots: list[StoredValue], known: dict[int, Place], carried: Carried) -> list[StoredValue]:
-    """Return the copies of gradients of states apart as roots: their slots are overwritten, and work after theirs may
-    read them too."""
+    """Return copies of gradients of states apart as roots: later work may read them after their slots change."""
     order = topological([e.value for e in roots], stop=set(known))
     leaves = {i for i, place in known.items() if carried.is_apart(place)}
     there = known.keys() | {e.value.id for e in roots if e.place.kind is PlaceKind.SEQUENCE}
@@ -215,8 +214,7 @@ def leaf_places(trace: Trace, *, slots: bool = False) -> dict[int, Place]:
 
 
 def cotangent_places(trace: Trace) -> dict[int, Place]:
-    """Return the places of incoming gradients, by value: one entry per step for outputs, two alternating slots for
-    states."""
+    """Return the places of incoming gradients, by value: an entry per step for outputs, two slots for states."""
     places: dict[int, Place] = {}
     for v in trace.graph.values:
         if v.op == "cotangent":

@@ -23,8 +23,7 @@ from nmt.rnn.graph import Value
 
 
 class TracedStep:
-    """A cell's step as it was when it was traced, even if the cell changes later; compared by identity, see
-    `traced`."""
+    """A cell's step as it was traced, even if the cell changes later; compared by identity, see `traced`."""
 
     def __init__(self, name: str, inference: Trace, training: Trace) -> None:
         self.name = name
@@ -41,8 +40,7 @@ class TracedStep:
 
 
 def traced(cell: Cell) -> TracedStep:
-    """Trace a cell's step as it is now. Cells that compute the same get the same object, as long as a reference to it
-    exists. Raises ShapeError."""
+    """Trace a cell's step as it is now; equal computations get one object while it is referenced. Raises ShapeError."""
     name = type(cell).__name__
     training = trace_step(cell, training=True)
     # Kinds of run differ only by dropout.

@@ -98,8 +98,7 @@ def _is_spread(v: Value) -> bool:
 
 
 def _read_backward(backward_roots: list[Value], num_forward: int, available: set[int]) -> list[Value]:
-    """Return the forward values that the backward direction reads or returns unchanged, each once. It does not look
-    beyond available values."""
+    """Return the forward values that the backward direction reads or returns, each once, up to available values."""
     needed: dict[int, Value] = {}
     for v in topological(backward_roots, stop=available):
         for a in v.args if v.id >= num_forward and v.id not in available else ():

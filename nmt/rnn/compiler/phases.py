@@ -18,8 +18,7 @@ class Phase(StrEnum):
     BEFORE = "before"
     """Products that need no carried value: one product over all steps."""
     LOOP = "loop"
-    """The rest. Cheap arithmetic stays in the loop even where it could leave: it costs nothing there and would cost
-    memory outside."""
+    """The rest. Cheap arithmetic stays in the loop: it costs nothing there and would cost memory outside."""
     AFTER = "after"
     """Products that no carried value depends on, and what is computed from them."""
 

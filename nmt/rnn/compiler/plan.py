@@ -37,8 +37,7 @@ _STORED = PlaceKind.SEQUENCE, PlaceKind.AFTER
 
 @dataclass(frozen=True)
 class PlacedSink:
-    """A sink and the places of its operands: outer products of rows of `left` with rows of `right`, or the sum of rows
-    of `right`."""
+    """A sink and its operands' places: outer products of rows of `left` and `right`, or the sum of rows of `right`."""
 
     sink: Sink
     left: Place | None
@@ -158,8 +157,7 @@ def _slots(trace: Trace, training: bool, lasting_alone: bool, states: Carried) -
 
 
 def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tuple[Program, dict[int, Place]]:
-    """Return the program that recomputes these states from one step to the next, reading what `found` has, and its
-    places for a backward pass."""
+    """Return the program that recomputes these states step by step from `found`, and its places for backward."""
 
     def place(kind: PlaceKind, name: str) -> Place:
         return Place(kind, ArrayKind.REPLAYED.of(name), False, trace.states[name].width)
@@ -260,8 +258,7 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
 
 
 def with_operands(plan: Plan) -> Plan:
-    """Return the same plan with the operands of its sinks kept after the backward pass. Gradients of weights may then
-    be summed later."""
+    """Return the same plan that keeps its sinks' operands after the backward pass, to sum weights' gradients later."""
     if plan.backward is None:
         return plan
     names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}

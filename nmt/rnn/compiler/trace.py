@@ -156,8 +156,7 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
 
 
 def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[Value]:
-    """Return the same expressions in another graph; `known` maps ids of the old graph to values of the new one and
-    grows."""
+    """Return the same expressions in another graph; `known` maps old ids to values of the new one and grows."""
     for value in topological(roots, stop=set(known)):
         if value.id in known:
             continue

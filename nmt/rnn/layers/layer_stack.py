@@ -44,8 +44,7 @@ Empty = Literal["initial", "zero"]
 
 
 class RowEnds:
-    """The rows of one batch that end before T; converts the engine's results to the caller's convention, and gradients
-    back."""
+    """The rows of a batch that end before T; converts results to the caller's convention, and gradients back."""
 
     def __init__(self, device: Device, lengths: np.ndarray, T: int, padding: Padding, empty: Empty) -> None:
         """Describe the rows of a batch. lengths [B], checked already."""
@@ -99,9 +98,8 @@ Lengths = Sequence[int] | np.ndarray
 
 
 def pack(padded: Any, lengths: Lengths) -> Any:
-    """Pack padded [T, B, ...] into values [sum of lengths, ...]: the real steps of row 0, then those of row 1, and so
-    on. lengths: real steps of each row, from 0 to T. The result is a copy on the same device. The gradient of this is
-    `unpack`. Raises ShapeError."""
+    """Pack padded [T, B, ...] into values [sum of lengths, ...]: the real steps of row 0, then of row 1, and so on.
+    lengths: from 0 to T. The result is a copy on the same device; the gradient is `unpack`. Raises ShapeError."""
     if padded.ndim < 2:
         raise ShapeError(f"pack: padded must be [T, B, ...], got {list(padded.shape)}")
     real = _real_steps("pack", lengths, padded.shape[1], padded.shape[0])
@@ -109,9 +107,8 @@ def pack(padded: Any, lengths: Lengths) -> Any:
 
 
 def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
-    """Unpack values [sum of lengths, ...] into padded [T, B, ...], zero beyond each row's length. T is `steps`, or the
-    longest row. The result is contiguous, of the dtype and on the device of `values`. The gradient of this is `pack`.
-    Raises ShapeError."""
+    """Unpack values [sum of lengths, ...] into padded [T, B, ...], zero beyond each row's length, of the same dtype and
+    device, contiguous. T is `steps`, or the longest row. The gradient is `pack`. Raises ShapeError."""
     longest = max((int(n) for n in lengths), default=0)
     real = _real_steps("unpack", lengths, len(lengths), longest if steps is None else steps)
     if len(values) != real.sum():
@@ -230,8 +227,7 @@ class LayerParams:
         return self._flat
 
     def check(self, arrays: Mapping[str, Array], *, exact: bool = False) -> None:
-        """Raise ShapeError unless exactly these parameters are there, with their shapes. `exact`: with their dtype and
-        device, too."""
+        """Raise ShapeError unless these are the parameters, with their shapes; `exact`: with dtype and device, too."""
         if not isinstance(arrays, Mapping) or arrays.keys() != self.shapes.keys():
             got = ", ".join(map(str, arrays)) or "none" if isinstance(arrays, Mapping) else type(arrays).__name__
             raise ShapeError(f"{self._where}: parameters must be {', '.join(self.shapes)}, got {got}")
@@ -266,8 +262,7 @@ class LayerParams:
         self.load({name: initial_array(param, rng, self.dtype) for name, param in self.shapes.items()})
 
     def set_writeable(self, writeable: bool) -> None:
-        """Make the host arrays writeable or read-only. Arrays on a GPU cannot be made read-only; the caller must not
-        write into them."""
+        """Make the host arrays writeable or read-only. Those on a GPU stay writeable; do not write into them."""
         if not isinstance(self._flat, np.ndarray):
             return
         self._flat.flags.writeable = writeable
@@ -415,13 +410,11 @@ class LayerStack:
         return self._store.flat
 
     def views(self, flat: Array) -> Arrays:
-        """Return the pieces, by parameter, of a vector laid out like `flat`, such as a gradient or an optimizer's
-        state. Raises ShapeError."""
+        """Return the pieces, by parameter, of a vector laid out like `flat`, as a gradient. Raises ShapeError."""
         return self._store.views(flat)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters from host arrays of any float type (for those of other systems see weight_layouts.py). Raises
-        ShapeError."""
+        """Copy parameters from host arrays of any float type (other layouts: weight_layouts.py). Raises ShapeError."""
         self._store.check(arrays)
         self._thaw({})
         self._store.load(arrays)
@@ -441,8 +434,7 @@ class LayerStack:
         self._store.set_writeable(False)
 
     def _thaw(self, fixed: Arrays) -> None:
-        """Make the parameters writeable again, except those in `fixed`; every side is packed again when it next
-        runs."""
+        """Make the parameters writeable again, except those in `fixed`; a side's next run packs it again."""
         self._store.set_writeable(True)
         self._fixed = fixed  # fixed parameters
         self._frozen: set[str] = set()  # sides with fixed weights
@@ -509,8 +501,7 @@ class LayerStack:
         return tuple(whole_number(self.name, "hidden_size", size) for size in hidden_size)
 
     def _check_options(self, directions: tuple[bool, bool], padding: str, empty: str, needs: Any) -> frozenset[str]:
-        """Return the kinds of gradients. Raises NMTError if both directions are requested twice, or an option has an
-        unknown value."""
+        """Return the kinds of gradients. Raises NMTError: both directions requested twice, or an unknown value."""
         if all(directions):
             raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
         kinds = needs if isinstance(needs, list | tuple | Set) else [needs]

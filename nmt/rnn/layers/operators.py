@@ -54,14 +54,12 @@ class _OneState(RecurrentLayers):
         return self._backward(d_y, (d_hy,), into, reserve)
 
     def backward_data(self, d_y: Array | None, d_hy: Given = None, *, reserve: Reserve | None = None) -> LayerGradients:
-        """Run `backward` without gradients of parameters; `backward_weights` may follow, and gives bit-identical
-        results."""
+        """Run `backward` without gradients of parameters; `backward_weights` may follow, with bit-identical results."""
         return self._backward(d_y, (d_hy,), reserve=reserve, data_only=True)
 
 
 class LSTM(RecurrentLayers):
-    """Long short-term memory layers; gates i, f, g, o side by side (see `LSTMCell`, and `LSTMVariantCell` for the
-    options)."""
+    """Long short-term memory layers; gates i, f, g, o side by side (see `LSTMCell`; options: `LSTMVariantCell`)."""
 
     states = ("h", "c")
 
@@ -121,8 +119,7 @@ class LSTM(RecurrentLayers):
     def backward_data(
         self, d_y: Array | None, d_hy: Given = None, d_cy: Given = None, *, reserve: Reserve | None = None
     ) -> LayerGradients:
-        """Run `backward` without gradients of parameters; `backward_weights` may follow, and gives bit-identical
-        results."""
+        """Run `backward` without gradients of parameters; `backward_weights` may follow, with bit-identical results."""
         return self._backward(d_y, (d_hy, d_cy), reserve=reserve, data_only=True)
 
     def _cell(self, input_size: int, hidden_size: int) -> Cell:
@@ -170,15 +167,13 @@ class GRU(_OneState):
         return GRUCell(*sizes, self.bias, self.reset_after, clip=self.clip, activations=self.activations)
 
     def _shapes(self, cell: Cell) -> dict[str, Param]:
-        """Return a layer's parameters, with one matrix W_h, which the cell splits in two if the reset comes before the
-        product."""
+        """Return a layer's parameters, with one matrix W_h, which the cell splits in two if the reset comes first."""
         W_h = Param((cell.output_size, 3 * cell.output_size), gates=3)
         own = super()._shapes(cell)
         return {"W_x": own.pop("W_x"), "W_h": W_h} | _without(own, "W_h", "W_rz", "W_n")
 
     def _to_cell(self, p: Arrays) -> Arrays:
-        """Convert a layer's parameters; the cell has both biases, and two recurrent matrices if the reset comes
-        first."""
+        """Convert a layer's parameters; with both biases, and two recurrent matrices if the reset comes first."""
         given = _without(p, "W_h", "b_x", "b_h")
         if self.reset_after:
             given["W_h"] = p["W_h"]
@@ -212,8 +207,7 @@ class RNN(_OneState):
         clip: float | None = None,
         **options: Unpack[LayerOptions],
     ) -> None:
-        """Make RNN layers. nonlinearity: see cells/parts.py; clip: its argument is limited to [-clip, clip]. options:
-        see `LayerStack`."""
+        """Make RNN layers. nonlinearity: see cells/parts.py; clip: its argument's limit; options: `LayerStack`."""
         activation(nonlinearity, f"{type(self).__name__}: nonlinearity")
         self.nonlinearity, self.clip = nonlinearity, limit(type(self).__name__, "clip", clip)
         super().__init__(input_size, hidden_size, num_layers, **options)

@@ -70,8 +70,7 @@ class Reserve:
         self.memory.reset()
 
     def waiting(self, where: str, of: object, *, after_data: bool = False) -> KeptPass:
-        """Return the pass of these layers that waits for its backward, or for its gradients of weights. Raises
-        NMTError: there is none."""
+        """Return the pass that waits for its backward, or its gradients of weights. Raises NMTError: there is none."""
         if self.kept is None or self.kept.of is not of:
             got = "none" if self.kept is None else "that of other layers"
             raise NMTError(f"{where}: must follow a forward, got {got}; call forward")
@@ -84,8 +83,7 @@ class Reserve:
 
 Lengths = Sequence[int] | np.ndarray | None
 Into = Mapping[str, Array] | Array | None
-"""The arrays that gradients of parameters are added to: by name, or one vector laid out like `flat`; None for new
-arrays."""
+"""The arrays that gradients of parameters are added to: by name, or one vector like `flat`; None for new arrays."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +149,7 @@ class RecurrentLayers(LayerStack):
         return self._idle.take()
 
     def _outputs(self, lasting: bool) -> Any:
-        """Return memory for a scan's result that the caller gets; results of two directions are joined in separate
-        memory."""
+        """Return memory for a scan's result that the caller gets; two directions are joined in separate memory."""
         return self.device.xp.zeros if lasting and not self.bidirectional else None
 
     # ------------------------------------------------------------ forward
@@ -254,8 +251,7 @@ class RecurrentLayers(LayerStack):
         *,
         data_only: bool = False,
     ) -> LayerGradients:
-        """Run the backward pass; with `data_only` the operands of the weights' gradients stay in the reserve, for
-        `backward_weights`."""
+        """Run the backward pass; with `data_only` keep the operands of `backward_weights` in the reserve."""
         reserve, xp = self._of_passes(reserve), self.device.xp
         kept = reserve.waiting(f"{self.name}.backward{'_data' if data_only else ''}", self)
         rows = kept.layers[0].tapes[0].rows
@@ -333,8 +329,7 @@ class RecurrentLayers(LayerStack):
         return (sum(shares_of_x[1:], shares_of_x[0]) if shares_of_x else None), initial
 
     def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: LayerSide) -> Arrays:
-        """Convert the gradients of the caller's final states to those of a scan's; d_y is given for the last layer
-        only."""
+        """Convert the gradients of the caller's final states to a scan's; d_y is given for the last layer only."""
         share = None if d_y is None else ends.output_gradient(d_y, side.reverse)
         if share is not None:
             d_last = {**d_last, "h": d_last["h"] + share if "h" in d_last else share}
@@ -343,8 +338,7 @@ class RecurrentLayers(LayerStack):
     # ------------------------------------------------------------ gradients of parameters
 
     def _targets(self, into: Into) -> Arrays | None:
-        """Return the arrays that gradients are added to; empty for new arrays, None where none are needed. Raises
-        ShapeError."""
+        """Return the arrays to add gradients to; empty for new ones, None where none are needed. Raises ShapeError."""
         if "params" not in self.needs:
             if into is not None:
                 raise NMTError(f"{self.name}.backward: into must be None without params among needs, got arrays")

@@ -38,8 +38,7 @@ _MXNET = {"i2h_weight": "W_x", "h2h_weight": "W_h", "i2h_bias": "b_x", "h2h_bias
 
 
 def reorder_gates(array: np.ndarray, have: str, want: str) -> np.ndarray:
-    """Return a new array with the blocks of the last axis, one per letter, in another order; zeros for a missing
-    letter."""
+    """Return a copy with the blocks of the last axis, one per letter, in another order; zeros for a missing letter."""
     if array.shape[-1] % len(have):
         raise ShapeError(f"layouts: the last axis must be {len(have)} gates wide, got {array.shape[-1]} numbers")
     parts = dict(zip(have, np.split(array, len(have), axis=-1), strict=True))
@@ -57,8 +56,7 @@ def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
 
 
 def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
-    """Return the entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter that they
-    lack."""
+    """Return the entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter they lack."""
     theirs = {ours: name for name, ours in _TORCH.items()}
     return _transposed(params, _NAME, theirs, lambda what, layer, end: f"{prefix}{what}_l{layer}{end}")
 
@@ -99,8 +97,7 @@ def to_flat(params: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _flat_order(names: Mapping[str, Any]) -> list[str]:
-    """Return names in the order of the one vector: matrices, then biases. Raises ShapeError: a parameter of neither
-    kind."""
+    """Return names in the vector's order: matrices, then biases. Raises ShapeError: a parameter of neither kind."""
     matrices = [name for name in names if name.startswith("W_")]
     biases = [name for name in names if name.startswith("b_")]
     if len(matrices) + len(biases) < len(names):
@@ -213,8 +210,7 @@ def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str]
 
 
 def _onnx_activations(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return our names of the activations, with the node's alphas and betas assigned in order to the functions that
-    take them."""
+    """Return our names of the activations; alphas and betas go in order to the functions that take them."""
     alphas = list(attributes.get("activation_alpha") or [])
     betas = list(attributes.get("activation_beta") or [])
     found: list[Any] = []
@@ -231,8 +227,7 @@ _WITH_ALPHA = {"leaky_relu", "thresholded_relu", "elu"}
 
 
 def _ends(op: str, direction: str, layer: int) -> list[str]:
-    """Return the endings of the names of a layer's parameters, by direction. Raises ShapeError: an unknown operator or
-    direction."""
+    """Return a layer's parameter endings, by direction. Raises ShapeError: an unknown operator or direction."""
     if op not in ONNX:
         raise ShapeError(f"layouts: op must be one of {', '.join(ONNX)}, got {op}")
     ends = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}

@@ -93,8 +93,7 @@ class Plans(Program):
     # ------------------------------------------------------------ plans
 
     def plan(self, executable: Any, prefix: str, at: Named, rows: RowsOf) -> None:
-        """Run a plan for inference with the parameters below a prefix; `at` are its arrays by name, and gets those that
-        it makes."""
+        """Run a plan for inference with the parameters below a prefix; its arrays by name are added to `at`."""
         plan = on_processor(executable)
         self._make_arrays(plan, at, rows)
         for phase, step in plan.forward_module.steps:

@@ -24,8 +24,7 @@ from nmt.rnn.scan.scan import Scan
 
 @dataclass
 class ChunkedResult:
-    """A `tape.Result` over all chunks; `tapes` are those of the chunks that ran, by their first steps, in
-    the order they ran."""
+    """A `tape.Result` over all chunks; `tapes` are those of the chunks by their first steps, as they ran."""
 
     y: np.ndarray
     final: Arrays
@@ -36,8 +35,7 @@ class ChunkedResult:
 
 
 class ChunkedScan:
-    """A scan in chunks of `steps` steps. The results are those of one long call, except for dropout, which uses a
-    separate seed for each chunk."""
+    """A scan in chunks of `steps` steps, with the results of one long call, but a seed for dropout in each chunk."""
 
     def __init__(self, scan: Scan, steps: int) -> None:
         if not isinstance(scan, Scan):

@@ -179,8 +179,7 @@ class LayeredScan:
         return Gradients(d, starts, captured)
 
     def _seed(self, seed: int, layer: int, side: int) -> int:
-        """Return the dropout seed of a layer and direction, which no other pair has, for this seed or the following
-        ones."""
+        """Return the dropout seed of a layer and direction, which no other pair has, for this seed or a later one."""
         group, place = divmod(layer * (2 if self.directions else 1) + side, 64)
         return (seed + group * _SEED_STEP) * 64 + place
 

@@ -109,8 +109,7 @@ class ForwardPass:
         self.constant_arrays = invariants.forward(self.arrays, self.weights, self.rows, self.allocate)
 
     def give_states(self, initial: Mapping[str, np.ndarray], outputs: Any = None) -> None:
-        """Allocate stacks of states that begin with `initial`; outputs: memory of y, which may be one of them. Raises
-        ShapeError."""
+        """Allocate stacks of states from `initial`; outputs: memory of y, perhaps a stack. Raises ShapeError."""
         rows, y = self.rows, self.plan.outputs["y"]
         self._start = self.setup.start(self.weights, initial, rows.B)
         for name, width in self.setup.states.items():
@@ -187,8 +186,7 @@ class ForwardPass:
         return array
 
     def _recorded(self, name: str) -> Any:
-        """Return a noted value for the caller: a copy, with an axis for its features, zero where a row takes no step or
-        has no source position."""
+        """Return a copy of a noted value, with a feature axis, zero where a row has no step or source position."""
         rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[ArrayKind.NOTED.of(name)]
         array = self.setup.device.host(self._of_steps(name)).copy()
         there = np.arange(rows.T)[:, None] < rows.lengths
@@ -220,8 +218,7 @@ def pick(setup: ScanSetup, slots: Any, rows: Rows, slot: Slot, outputs: Any = No
 
 
 class BackwardPass:
-    """The backward pass of the run that made this tape; the caller calls its `give_` and `take_` methods in this order,
-    then `run`."""
+    """The backward pass of this tape's run; call the `give_` and `take_` methods in this order, then `run`."""
 
     def __init__(self, setup: ScanSetup, tape: Tape) -> None:
         self.setup, self.tape = setup, tape
@@ -243,8 +240,7 @@ class BackwardPass:
         self.arrays |= found
 
     def _of_output(self, name: str, given: Any) -> np.ndarray:
-        """Return the gradient of one output as the plan reads it, zero if it is None; its steps are packed like those
-        of the run."""
+        """Return an output's gradient as the plan reads it, zero if it is None, packed like the run's steps."""
         rows, setup, packing = self.rows, self.setup, self.tape.packing
         place = self.plan.outputs[output(name)]
         axes = (rows.S, rows.B) if place.source_axis else (rows.B,)
@@ -269,8 +265,7 @@ class BackwardPass:
             self.arrays[ArrayKind.STATE_GRADIENT.of(name)] = carry
 
     def take_memory(self, outputs: Any) -> None:
-        """Allocate the memory that the plan adds to: of captured arrays; and of x's gradient, from `outputs` if
-        given."""
+        """Allocate memory the plan adds to: of captured arrays; and of x's gradient, from `outputs` if given."""
         rows, setup, plan = self.rows, self.setup, self.plan
         for name, place in plan.d_captured.items():
             shape = self.arrays[name].shape
@@ -328,8 +323,7 @@ class BackwardPass:
         )
 
     def _needed(self, found: Arrays, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
-        """Return the needed gradients by the author's names (`names` has those of their arrays), zero where nothing
-        depends on them."""
+        """Return the needed gradients by the author's names, `names` of arrays; zero where nothing depends on one."""
         needs, xp, dtype = self.setup.wanted.needs, self.setup.device.xp, self.setup.dtype
         return {
             name: found[array] if array in found else zeros_of(xp, shapes[name], dtype)

@@ -21,8 +21,7 @@ from nmt.rnn.scan.scan_setup import ScanSetup, pack_steps
 
 
 class Scan(ScanSetup):
-    """A cell over time, as the cell was when the scan was made: after a change of the cell, make another scan. Its
-    options: `ScanSetup`."""
+    """A cell over time, as it was when the scan was made: after a change make another scan. Options: `ScanSetup`."""
 
     def around(self, cell: Cell) -> Scan:
         """Return the same kind of scan of another cell, without `keep`, whose names belong to this cell."""

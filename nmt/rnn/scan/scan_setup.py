@@ -59,8 +59,7 @@ class ArrayChecks:
         return array.astype(np.int64, copy=array.flags.writeable)  # others stay what they are, also by address
 
     def steps_of(self, lengths: Any, mask: Any, T: int, B: int) -> np.ndarray:
-        """Return the steps of each row, bool [T, B], from lengths or a mask: one of the two, or neither for all
-        steps."""
+        """Return the steps of each row, bool [T, B], from lengths, a mask, or neither for all steps."""
         if mask is None:
             return np.asarray(np.arange(T)[:, None] < self.lengths("lengths", lengths, B, T))
         mask = np.array(mask)
@@ -90,8 +89,7 @@ class ArrayChecks:
         return {k: self.array(k, captured[k], (*source[c.source_axis], B), c.width) for k, c in self.captured.items()}
 
     def all_sequences(self, sequences: Mapping[str, Any], *lead: int) -> Arrays:
-        """Return the further sequences after checking that exactly the cell's are given, with these sizes before the
-        features."""
+        """Return the further sequences, checked to be the cell's, with these sizes before the features."""
         check_names(self.name, "sequences", sequences, self.sequences)
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
 
@@ -140,8 +138,7 @@ class Packing:
 
 
 def pack_steps(mask: np.ndarray, device: Device) -> tuple[np.ndarray, Packing | None]:
-    """Return the lengths of rows under a mask, bool [T, B] of the host, and their packing; None if nothing needs to
-    move."""
+    """Return the lengths of rows under a mask, bool [T, B] of the host, and their packing; None if none has to move."""
     lengths = mask.sum(axis=0).astype(np.int64)
     first = np.arange(len(mask))[:, None] < lengths
     return lengths, None if (mask == first).all() else Packing(mask, device)
@@ -218,8 +215,7 @@ class CompiledScan:
 
     @cached_property
     def keeping_operands(self) -> CompiledScan:
-        """Return the same plan with the operands of weight gradients kept after the backward pass (see
-        `Scan.backward_weights`)."""
+        """Return the same plan that keeps the operands of weight gradients (see `Scan.backward_weights`)."""
         constant = self.constant and self.make(with_operands(self.constant.plan))
         return CompiledScan(self.make(with_operands(self.step.plan)), constant, self.make)
 
@@ -374,8 +370,7 @@ class ScanSetup:
         return Invariants(compiled.constant, self.device, threads)
 
     def start(self, weights: Weights, given: Mapping[str, np.ndarray], B: int) -> Arrays:
-        """Return the initial states of B rows, [B, n] by name; those that start at zero are missing. Raises
-        ShapeError."""
+        """Return the initial states [B, n] by name; those that start at zero are missing. Raises ShapeError."""
         given = self.checks.by_name("initial states", given, self.states)
         found = {name: given[name] for name in self.states if given.get(name) is not None}
         found = {k: self.checks.array(f"initial {k}", a, (B,), self.states[k]) for k, a in found.items()}
@@ -396,8 +391,7 @@ class ScanSetup:
         reverse: bool = False,
         threads: int | None = None,
     ) -> Rows:
-        """Return B rows of at most T steps, divided between threads; for the options see `Scan.forward`. Raises
-        ShapeError."""
+        """Return B rows of at most T steps, divided between threads; options: `Scan.forward`. Raises ShapeError."""
         steps = self.checks.lengths("lengths", lengths, B, T)
         S = self.checks.source_steps(captured or {})
         sources = self.checks.lengths("source_lengths", source_lengths, B, S), identity(B)

@@ -111,8 +111,7 @@ class CompiledBeam:
         self._memory.update({"taken": 0, "num_waiting": count})
 
     def narrow(self, layer: OutputLayer, lists: CandidateLists, sentence_ids: np.ndarray) -> None:
-        """Restrict the search to these candidates from now on. sentence_ids [lists], rising: the sentence of each
-        list."""
+        """Restrict the search to these candidates from now on. sentence_ids [lists], rising: each list's sentence."""
         for group in ("slots", "waiting"):
             of = np.searchsorted(sentence_ids, self._memory[f"{group}.sentence_id"])
             self._memory[f"{group}.list"][:] = np.minimum(of, len(sentence_ids) - 1)
@@ -236,8 +235,7 @@ class CompiledBeam:
             memory[count], memory[f"{group}.waiting"] = len(of), np.array(waiting, np.int64)
 
     def _make_tables(self, calls: StepCalls, output: OutputTask) -> None:
-        """Make the tables of the parts of a step that the loop reads: tasks, divisions by rows, and copies before a
-        step."""
+        """Make the tables of a step's parts that the loop reads: tasks, divisions by rows, and copies before a step."""
         memory, step, C = self._memory, calls[-1], self._capacity
         self._bounds = []
         for part, call in zip(self._parts, calls, strict=True):

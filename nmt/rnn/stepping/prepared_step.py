@@ -33,8 +33,7 @@ from nmt.rnn.stepping.source_store import Sources
 
 @dataclass
 class CompiledStep:
-    """A compiled step and the parts of it that rows share (see `compiler.share`); a part that does not exist is
-    None."""
+    """A compiled step and the parts of it that rows share (see `compiler.share`); None for those it lacks."""
 
     shared: Shared
     step: Executable
@@ -172,8 +171,7 @@ class PreparedStep:
     def _shared(
         self, step: StepCall, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
     ) -> StepCall | None:
-        """Prepare the part shared by `kind`, "inputs" or "states", for `count` of `values`, and return it. The step
-        reads its results by `index`."""
+        """Prepare and return the part shared by `kind`, "inputs" or "states", to be read by `index`."""
         part = self._parts[kind]
         if part is None:
             return None
@@ -201,14 +199,12 @@ class PreparedStep:
                 step.table.restore(place)
 
     def rest(self) -> None:
-        """Free the memory of many rows, and of sentences, when a search has ended. Parts of up to tuning.KEPT_STEP_ROWS
-        rows are kept."""
+        """Free the memory of many rows and of sentences; keep parts of up to tuning.KEPT_STEP_ROWS rows."""
         self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
         self.sources = Sources({}, identity(1), identity(1), 1)
 
     def call(self, kind: str, rows: int) -> StepCall:
-        """Return a part of the step, "inputs", "states" or "step", with memory for this number of rows and set to
-        it."""
+        """Return a part of the step, "inputs", "states" or "step", with its memory set to this number of rows."""
         if self.weights.version is not self._version:
             self._version, self._calls = self.weights.version, {}
         if self.sources.longest > self._longest:
@@ -248,8 +244,7 @@ class PreparedStep:
         return StepCall(function, table, address, arrays, places, count)
 
     def _arrays(self, R: int) -> Arrays:
-        """Return the step's arrays: state stacks, and the inputs it reads itself; placeholders for arrays given at each
-        call."""
+        """Return the step's arrays: state stacks, inputs it reads itself, and placeholders for what each call gives."""
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self.sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)

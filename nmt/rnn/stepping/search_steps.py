@@ -19,8 +19,7 @@ class SearchSteps:
     loop: CompiledBeam | None = None
 
     def rest(self) -> None:
-        """Free the memory of many rows and of sentences when a search has ended. Preparations for few rows are kept for
-        the next search."""
+        """Free the memory of many rows and of sentences after a search; preparations for few rows are kept."""
         self.stepper.rest()
         if self.loop is not None and not self.loop.is_small:
             self.loop = None

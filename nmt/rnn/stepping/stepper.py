@@ -49,8 +49,7 @@ class Stepper:
             self._prepared = PreparedStep(scan, weights, self.compiled, self.threads)
 
     def admit(self, captured: Mapping[str, np.ndarray], source_lengths: Any = None) -> np.ndarray:
-        """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns sentence ids, int64 [B].
-        Raises ShapeError."""
+        """Take in captured arrays [S, B, n], real positions [B]; return sentence ids, int64 [B]. Raises ShapeError."""
         scan = self.scan
         count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
         rows = scan.rows(1, count, captured=captured, source_lengths=source_lengths, threads=self.threads)
