@@ -269,7 +269,6 @@ def _stepped(cell: Cell, run: _RandomRun) -> Arrays:
     stepper = Stepper(scan, weights)
     sentence_ids = stepper.admit(run.captured) if run.captured else None
     for t, x in enumerate(run.x):
-        others = {k: a[t] for k, a in run.sequences.items()}
-        y[t], new = stepper.step(x, states, sentence_ids, sequences=others)
+        y[t], new = stepper.step(x, states, sentence_ids, sequences={k: a[t] for k, a in run.sequences.items()})
         states = {k: v.copy() for k, v in new.items()}
     return _named(y, states)

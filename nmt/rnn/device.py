@@ -66,8 +66,7 @@ class PlanRun(ABC):
     def take_block_memory(self) -> None:
         """Allocate the arrays that last for a block of time."""
         for name, place in self.local.items():
-            shape = self.rows.block_steps, *shape_of_step(place, self.rows)
-            self.arrays[name] = self.allocate(shape, self.dtype)
+            self.arrays[name] = self.allocate((self.rows.block_steps, *shape_of_step(place, self.rows)), self.dtype)
 
     @abstractmethod
     def block(self, block: TimeBlock) -> None:

@@ -268,8 +268,7 @@ def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
     (x,) = args
     if "S" not in x.axes:
         raise ShapeError(f"{op}: the value must have the axis S, got axes {' '.join(x.axes) or 'none'}")
-    axes = x.axes if op == "softmax" else tuple(a for a in x.axes if a != "S")
-    return graph._make(op, args, axes, x.width, {})
+    return graph._make(op, args, x.axes if op == "softmax" else tuple(a for a in x.axes if a != "S"), x.width, {})
 
 
 def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:

@@ -195,5 +195,4 @@ def steps_of(place: Place, T: int) -> int:
 def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
     """Return the shape of one step of an array: [S, B, n], without S or n if it has no source positions or width."""
     source = (rows.S,) if place.source_axis else ()
-    width = (place.width,) if place.width is not None else ()
-    return (*source, rows.B, *width)
+    return (*source, rows.B, *((place.width,) if place.width is not None else ()))

@@ -228,8 +228,7 @@ class CellModule(_WithStacks):
                 if one not in place._modules:
                     place.add_module(one, nn.Module())
                 place = place.get_submodule(one)
-            tensor = torch.from_numpy(array).to(dtype or torch.get_default_dtype())
-            place.register_parameter(last, nn.Parameter(tensor))
+            place.register_parameter(last, nn.Parameter(torch.from_numpy(array).to(dtype or torch.get_default_dtype())))
 
     def forward(
         self,

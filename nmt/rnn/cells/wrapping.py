@@ -266,8 +266,7 @@ class SkipCell(WrappedCell):
 
     def starts(self) -> tuple[str, ...]:
         """Return all states that belong to one the cell allows to be initialised."""
-        free = self.cell.starts()
-        return tuple(name for past in self.past if past.name in free for name in past.states())
+        return tuple(name for past in self.past if past.name in self.cell.starts() for name in past.states())
 
     @override
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:

@@ -219,8 +219,7 @@ def cotangent_places(trace: Trace) -> dict[int, Place]:
     for v in trace.graph.values:
         if v.op == "cotangent":
             name = v.attrs["name"]
-            is_carried = parse(name).kind is ArrayKind.STATE_GRADIENT
-            kind = PlaceKind.CARRY if is_carried else PlaceKind.SEQUENCE
+            kind = PlaceKind.CARRY if parse(name).kind is ArrayKind.STATE_GRADIENT else PlaceKind.SEQUENCE
             places[v.id] = Place(kind, name, "S" in v.axes, v.width)
     return places
 
@@ -279,8 +278,7 @@ def backward_roots(
     outputs += [(v, _cotangent(trace, ArrayKind.STATE_GRADIENT.of(name), v)) for name, v in trace.new.items()]
     needed = {k: v for k, v in trace.leaves.items() if k not in masks and (needs is None or k in needs)}
     captured = {k: v for k, v in needed.items() if v.op == "captured"}
-    wanted = {v.id for v in (*trace.states.values(), *needed.values())}
-    gradients, sinks = differentiate(outputs, wanted)
+    gradients, sinks = differentiate(outputs, {v.id for v in (*trace.states.values(), *needed.values())})
     back = BackwardRoots([], sinks, {}, {}, gradients)
     for name, v in trace.states.items():
         zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width, dims=v.dims)
@@ -333,8 +331,7 @@ def _dependencies(trace: Trace) -> tuple[dict[str, set[str]], dict[str, set[str]
     reads: dict[int, set[str]] = {v.id: {name} for name, v in trace.states.items()}
     multiplied: dict[int, set[str]] = {}
     for v in topological(list(trace.new.values())):
-        own = reads.get(v.id, set())
-        reads[v.id] = own.union(*(reads[a.id] for a in v.args))
+        reads[v.id] = reads.get(v.id, set()).union(*(reads[a.id] for a in v.args))
         through = set[str]().union(*(multiplied[a.id] for a in v.args))
         multiplied[v.id] = reads[v.id] if v.kind is OpKind.PRODUCT else through
     new = trace.new.items()
@@ -358,5 +355,4 @@ def _looped_products(trace: Trace, apart: frozenset[str]) -> int:
     """Return how many products the main loop has if these states have loops of their own."""
     states, _ = carried_apart(apart)
     phases = phases_of(forward_roots(trace)[0], leaf_places(trace), states)
-    values = trace.graph.values
-    return sum(phase is Phase.LOOP and values[i].kind is OpKind.PRODUCT for i, phase in phases.items())
+    return sum(phase is Phase.LOOP and trace.graph.values[i].kind is OpKind.PRODUCT for i, phase in phases.items())

@@ -78,8 +78,7 @@ def choose_kept(
     for v in operands:
         if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in recomputed) and reachable(v)):
             store(v)
-    needed = _read_backward(backward_roots, num_forward, available)
-    for v in sorted(needed, key=lambda v: (not v.rule.expensive, v.id)):
+    for v in sorted(_read_backward(backward_roots, num_forward, available), key=lambda v: (not v.rule.expensive, v.id)):
         ensure(v)
     return list(kept.values())
 

@@ -117,8 +117,7 @@ def make_plan(
     if not lasting_alone:
         written |= _hoisted_products(roots, given, trace, states)
     named = {name: (trace.named[name], kept) for name, kept in keep}
-    needed = [e.value for e in back.roots] + operands
-    kept = choose_kept(needed, operands, num_forward, written, recompute, named)
+    kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, written, recompute, named)
     roots += [_stored(Numbered.KEPT, v) for v in kept]
     forward = make_pass(roots, given, trace, states)
     lasting = {e.value.id for e in roots}
@@ -166,8 +165,7 @@ def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tupl
     roots = [StoredValue(trace.new[name], place(PlaceKind.AGAIN_NEXT, name)) for name in trace.states if name in slots]
     # A state that becomes another state as it is remains where it is read.
     computed = {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
-    there = {i: p for i, p in (found | places).items() if i not in computed}
-    program = build_program(roots, there, PlaceKind.ROWS)
+    program = build_program(roots, {i: p for i, p in (found | places).items() if i not in computed}, PlaceKind.ROWS)
     if program.products:
         raise RuntimeError("states that are computed again need a product")
     return program, places | computed

@@ -79,8 +79,7 @@ def ready(
     _check_noted(name, "record", record, whole.noted)
     _check_noted(name, "keep", named, whole.noted)
     outputs = {**whole.outputs, **_recorded(whole.noted, record)}
-    pointed = {name: whole.noted[name] for name in named}
-    found = replace(whole, outputs=outputs, named=pointed)
+    found = replace(whole, outputs=outputs, named={name: whole.noted[name] for name in named})
     return _cut_invariants(found) if cut else found
 
 
@@ -122,8 +121,7 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
         name: graph.leaf("state", ArrayKind.STATE.of(name), ("B",), width, dims=dims_of(width))
         for name, width in declared.states.items()
     }
-    scope = Scope(readable, dropout, note)
-    y, new = declared.results(graph, cell.step, scope, inputs["x"], State(states))
+    y, new = declared.results(graph, cell.step, Scope(readable, dropout, note), inputs["x"], State(states))
     leaves |= {v.attrs["name"]: v for v in states.values()}
     return Trace(graph, inputs, states, {"y": y}, new, leaves, masks, noted=noted)
 

@@ -89,8 +89,7 @@ def reverse_sequence(
     steps = lengths_of("reverse_sequence", lengths, B, T)
     t = np.arange(T)[:, None]
     source = np.where(t < steps, steps - 1 - t, t)
-    moved = xp.moveaxis(array, axes, (0, 1))
-    result = moved[xp.asarray(source), xp.arange(B)]
+    result = xp.moveaxis(array, axes, (0, 1))[xp.asarray(source), xp.arange(B)]
     return xp.ascontiguousarray(xp.moveaxis(result, (0, 1), axes))
 
 
@@ -102,8 +101,7 @@ def pack(padded: Any, lengths: Lengths) -> Any:
     lengths: from 0 to T. The result is a copy on the same device; the gradient is `unpack`. Raises ShapeError."""
     if padded.ndim < 2:
         raise ShapeError(f"pack: padded must be [T, B, ...], got {list(padded.shape)}")
-    real = _real_steps("pack", lengths, padded.shape[1], padded.shape[0])
-    return padded.swapaxes(0, 1)[real]
+    return padded.swapaxes(0, 1)[_real_steps("pack", lengths, padded.shape[1], padded.shape[0])]
 
 
 def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:

@@ -237,8 +237,7 @@ class Plans(Program):
         if compiled.constant is not None:
             at = dict(found)
             self.plan(compiled.constant, prefix, at, rows)
-            places = on_processor(compiled.constant).plan.outputs.items()
-            found |= {name: at[place.name] for name, place in places}
+            found |= {name: at[place.name] for name, place in on_processor(compiled.constant).plan.outputs.items()}
         return found
 
     def beside(self, parts: Sequence[tuple[Word, int]], rows: Number, into: Word | None = None) -> Word:

@@ -101,8 +101,7 @@ class ChunkedScan:
         total = Gradients(None, dict(d_final or {}), {}, {})
         for start, tape in reversed(result.tapes.items()):
             span = slice(start, start + self.steps)
-            given = None if d_y is None else d_y[span]
-            found = scan.backward(tape, given, total.initial, gradients)
+            found = scan.backward(tape, None if d_y is None else d_y[span], total.initial, gradients)
             total.initial = {} if truncate else found.initial
             if found.x is not None:
                 total.x = self._zeros(T, B, scan.cell.input_size) if total.x is None else total.x

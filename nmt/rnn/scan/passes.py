@@ -191,8 +191,7 @@ class ForwardPass:
         array = self.setup.device.host(self._of_steps(name)).copy()
         there = np.arange(rows.T)[:, None] < rows.lengths
         if place.source_axis:
-            real = np.arange(rows.S)[:, None] < rows.source_lengths
-            there = there[:, None] & real
+            there = there[:, None] & (np.arange(rows.S)[:, None] < rows.source_lengths)
         array[xp.asarray(~there)] = 0
         return array[..., None] if place.width is None else array
 
@@ -268,12 +267,10 @@ class BackwardPass:
         """Allocate memory the plan adds to: of captured arrays; and of x's gradient, from `outputs` if given."""
         rows, setup, plan = self.rows, self.setup, self.plan
         for name, place in plan.d_captured.items():
-            shape = self.arrays[name].shape
-            self.arrays[place.name] = self.tape.allocate(shape, setup.dtype)
+            self.arrays[place.name] = self.tape.allocate(self.arrays[name].shape, setup.dtype)
             setup.device.clear(self.arrays[place.name], rows.threads)
         if outputs is not None and self.tape.packing is None and "x" in plan.d_inputs:
-            x = outputs((rows.T, rows.B, setup.cell.input_size), setup.dtype)
-            self.arrays[plan.d_inputs["x"].name] = x
+            self.arrays[plan.d_inputs["x"].name] = outputs((rows.T, rows.B, setup.cell.input_size), setup.dtype)
 
     # ------------------------------------------------------------ the run and its results
 

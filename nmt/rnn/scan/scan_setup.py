@@ -201,8 +201,7 @@ class Invariants:
     def _rows(self, rows: Rows) -> Rows:
         """Return rows of one step, over the real source positions."""
         ones, bounds = np.ones(rows.B, np.int64), split_rows(rows.source_lengths, self.threads)
-        sources = rows.source_lengths, rows.owner
-        return Rows(1, rows.B, rows.S, ones, *sources, bounds, False, block_rows=rows.block_rows)
+        return Rows(1, rows.B, rows.S, ones, rows.source_lengths, rows.owner, bounds, False, block_rows=rows.block_rows)
 
 
 @dataclass
@@ -240,11 +239,10 @@ def compile_step(step: TracedStep, kind: RunKind) -> CompiledScan:
     traced = step.trace(training=training, record=want.record, named=[name for name, _ in kind.keep])
     small = traced.invariants
     through = want.through(small) if small else frozenset[str]()
-    needs = None if want.needs is None else want.needs | through
     plan = make_plan(
         traced,
         training=training,
-        needs=needs,
+        needs=None if want.needs is None else want.needs | through,
         receives=want.cotangents,
         single_step=kind.single_step,
         recompute=kind.recompute,
@@ -321,8 +319,7 @@ class ScanSetup:
         self._check_axes()
         threads = default_threads() if threads is None else threads
         self.threads = whole_number(self.name, "threads", threads, MOST_THREADS)
-        shown = dict.fromkeys((*record, stop) if stop is not None else record)
-        self.wanted = wanted(cell, needs, receives, shown)
+        self.wanted = wanted(cell, needs, receives, dict.fromkeys((*record, stop) if stop is not None else record))
         self.params, self.states, self.captured = cell.params(), cell.states(), cell.captured()
         self.checks = ArrayChecks(self.name, cell, self.dtype, self.device)
 

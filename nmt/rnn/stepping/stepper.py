@@ -108,8 +108,7 @@ class Stepper:
         if sentence is not None and scan.captured:
             sources = self.store.of(sentence)
         inputs = StepInputs(given, {ArrayKind.STATE.of(k): a for k, a in states.items()}, word, parent)
-        run = self._launch if self._prepared is None else self._prepared.run
-        arrays = run(inputs, sources)
+        arrays = (self._launch if self._prepared is None else self._prepared.run)(inputs, sources)
         place = self.compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind is PlaceKind.AFTER else 0]
         new = {name: arrays[ArrayKind.STATE.of(name)][-1] for name in scan.states}
