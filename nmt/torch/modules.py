@@ -163,7 +163,6 @@ class _OnOurCore(_WithStacks, nn.RNNBase):
 
     @property
     def _widths(self) -> list[int]:
-        """Return the widths of the states."""
         return [self.proj_size or self.hidden_size, self.hidden_size][: 2 if self.mode == "LSTM" else 1]
 
     # ------------------------------------------------------------ the core
@@ -178,7 +177,6 @@ class _OnOurCore(_WithStacks, nn.RNNBase):
         return self._stacks[dtype]
 
     def _cell(self, input_size: int) -> Cell:
-        """Return the cell of a layer."""
         sizes = input_size, self.hidden_size, self.bias
         if self.mode == "GRU":
             return GRUCell(*sizes)

@@ -43,7 +43,6 @@ class Fresh:
     """Allocates separate zeroed memory for every array; freed when there is no reference to the array."""
 
     def __init__(self, xp: Any = np) -> None:
-        """Allocate on the device with this `xp`."""
         self._xp = xp
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -79,7 +79,6 @@ class Attention:
         return self.projection or self.memory_size - (self.key_size or 0)
 
     def params(self) -> dict[str, Param]:
-        """Return the parameters of the score, of the heads, and of the projection."""
         Q, M, A = self.query_size, self.keys, self.attention_size
         shapes: dict[str, Param] = {}
         if self.projection is not None:
@@ -212,7 +211,6 @@ class AttentionCell(Cell):
             self.readout = readout(self.cell.output_size + self.attention.context_size, output_size)
 
     def params(self) -> dict[str, Param]:
-        """Return the parameters of the inner cell, of attention, and of the readout."""
         shapes = under("cell", self.cell.params())
         if self.attention is None:
             return shapes
@@ -295,7 +293,6 @@ class ConditionalAttentionCell(AttentionCell):
             raise ShapeError(f"ConditionalAttentionCell: second must have {promise}, got {have}")
 
     def params(self) -> dict[str, Param]:
-        """Return the parameters of `AttentionCell`, and of the second cell."""
         return super().params() | under("second", self.second.params())
 
     @override

@@ -206,7 +206,6 @@ class LearnedStartCell(WrappedCell):
                 raise ShapeError(f"LearnedStartCell: states must be among {known}, got {name}")
 
     def params(self) -> dict[str, Param]:
-        """Return the parameters of the cell, and the vectors."""
         return self.cell.params() | {f"start_{k}": Param((int(self.cell.states()[k]),)) for k in self.names}
 
     @override
@@ -214,7 +213,6 @@ class LearnedStartCell(WrappedCell):
         return self.cell.learned() | {k: f"start_{k}" for k in self.names}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """Run the inner cell's step."""
         return self.cell.step(p, x, s)
 
 
@@ -261,7 +259,6 @@ class SkipCell(WrappedCell):
         self.past = [Past(name, width, lag) for name, width in cell.states().items()]
 
     def states(self) -> dict[str, int]:
-        """Return `lag` states for each state of the cell."""
         return {name: width for past in self.past for name, width in past.states().items()}
 
     def starts(self) -> tuple[str, ...]:

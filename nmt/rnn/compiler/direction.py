@@ -111,9 +111,8 @@ def make_pass(
         by_phase[carried.phase if carried.is_apart(e.place) else phase].append(e)
     by_phase[Phase.AFTER] += _copies_apart(roots, known, carried) if carried.phase is Phase.AFTER else []
     for v in _crossing(roots, by_phase, phases, known):
-        by_phase[phases[v.id]].append(
-            StoredValue(v, Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), "S" in v.axes, v.width))
-        )
+        place = Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), "S" in v.axes, v.width)
+        by_phase[phases[v.id]].append(StoredValue(v, place))
     places = dict(known)
     programs: dict[Phase, Program] = {}
     for phase in Phase:
@@ -166,7 +165,6 @@ def _crossing(
 
 
 def _written(program: Program) -> list[Place]:
-    """Return the places that a program fills."""
     places = []
     for step in program.steps:
         if isinstance(step, Product):
@@ -231,11 +229,8 @@ def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[StoredValu
     for name, v in trace.new.items():
         kind = PlaceKind.CARRY_OUT if slots and v.dims else PlaceKind.AFTER
         roots.append(StoredValue(_written_by_row(v), Place(kind, ArrayKind.STATE.of(name), False, v.width)))
-    stacked = {
-        e.value.id: e.place
-        for e in reversed(roots)
-        if e.value.kind is not OpKind.LEAF and e.place.kind is PlaceKind.AFTER
-    }
+    stacks = [e for e in roots if e.value.kind is not OpKind.LEAF and e.place.kind is PlaceKind.AFTER]
+    stacked = {e.value.id: e.place for e in reversed(stacks)}
     outputs = {
         k: stacked.get(v.id) or Place(PlaceKind.SEQUENCE, k, "S" in v.axes, v.width) for k, v in trace.outputs.items()
     }

@@ -10,19 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
+from nmt.rnn.compiler import direction
 from nmt.rnn.compiler.differentiate import Sink
-from nmt.rnn.compiler.direction import (
-    Carried,
-    Pass,
-    backward_roots,
-    carried_apart,
-    cotangent_places,
-    forward_roots,
-    leaf_places,
-    make_pass,
-    phases_of,
-    states_apart,
-)
+from nmt.rnn.compiler.direction import Carried, Pass
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
@@ -98,20 +88,20 @@ def make_plan(
     and parameters named in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step
     at a time, all of it inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace contains the values
     that `keep` names. `loops_apart`: states may have loops of their own (see direction.py)."""
-    apart = states_apart(trace) if loops_apart and not single_step else frozenset[str]()
-    states, gradients = carried_apart(apart)
+    apart = direction.states_apart(trace) if loops_apart and not single_step else frozenset[str]()
+    states, gradients = direction.carried_apart(apart)
     # Recomputed values must not read what a pass stores only for itself.
     lasting_alone = recompute == "gates" or not all(kept for _, kept in keep)
     slots = _slots(trace, training, lasting_alone, states)
-    given = leaf_places(trace, slots=bool(slots))
-    roots, outputs = forward_roots(trace, slots=bool(slots))
+    given = direction.leaf_places(trace, slots=bool(slots))
+    roots, outputs = direction.forward_roots(trace, slots=bool(slots))
     if not training:
-        alone = make_pass(roots, given, trace, states, leave_loop=not single_step)
+        alone = direction.make_pass(roots, given, trace, states, leave_loop=not single_step)
         alone.by_rows = bool(slots) and not alone.loop.products
         return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs, slots=slots)
     num_forward = len(trace.graph.values)
     received = frozenset(trace.outputs if receives is None else receives)
-    back = backward_roots(trace, needs, received, apart)
+    back = direction.backward_roots(trace, needs, received, apart)
     operands = _operands(back.sinks)
     written = {e.value.id for e in roots}
     if not lasting_alone:
@@ -119,15 +109,15 @@ def make_plan(
     named = {name: (trace.named[name], kept) for name, kept in keep}
     kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, written, recompute, named)
     roots += [_stored(Numbered.KEPT, v) for v in kept]
-    forward = make_pass(roots, given, trace, states)
+    forward = direction.make_pass(roots, given, trace, states)
     lasting = {e.value.id for e in roots}
     left = {i: p for i, p in _all_places(forward).items() if p.kind in _STORED and (not lasting_alone or i in lasting)}
-    found = given | cotangent_places(trace) | left
+    found = given | direction.cotangent_places(trace) | left
     if slots:
         again, places = _again(trace, slots, found)
         found |= places
     back.roots += [_stored(Numbered.OPERAND, v) for v in operands if v.id not in found]
-    backward = make_pass(back.roots, found, trace, gradients)
+    backward = direction.make_pass(back.roots, found, trace, gradients)
     sinks = _placed(back.sinks, found | _all_places(backward))
     if slots:
         forward, backward = _with_checkpoints(forward, backward, again, trace, slots)
@@ -147,7 +137,7 @@ def _slots(trace: Trace, training: bool, lasting_alone: bool, states: Carried) -
     if not training or not names:
         return names
     matrices = {of[name].id for of in (trace.states, trace.new) for name in names}
-    phases = phases_of(forward_roots(trace)[0], leaf_places(trace), states)
+    phases = direction.phases_of(direction.forward_roots(trace)[0], direction.leaf_places(trace), states)
     products = ((trace.graph.values[i], phase) for i, phase in phases.items() if phase in (Phase.LOOP, Phase.AFTER))
     stays = any(
         v.kind is OpKind.PRODUCT and (phase is Phase.LOOP or v.args[0].span[0].id in matrices) for v, phase in products
@@ -180,7 +170,7 @@ def _operands(sinks: list[Sink]) -> list[Value]:
 
 def _hoisted_products(roots: list[StoredValue], given: dict[int, Place], trace: Trace, states: Carried) -> set[int]:
     """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
-    phases = phases_of(roots, given, states)
+    phases = direction.phases_of(roots, given, states)
     return {i for i, phase in phases.items() if phase is Phase.BEFORE and trace.graph.values[i].kind is OpKind.PRODUCT}
 
 

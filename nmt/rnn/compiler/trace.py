@@ -155,20 +155,15 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
 
 def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[Value]:
     """Return the same expressions in another graph; `known` maps old ids to values of the new one and grows."""
-    for value in topological(roots, stop=set(known)):
-        if value.id in known:
+    for v in topological(roots, stop=set(known)):
+        if v.id in known:
             continue
-        if value.kind is OpKind.LEAF and value.op != "rows_of":
-            attrs = dict(value.attrs)
-            name = attrs.pop("name", None)
-            known[value.id] = (
-                graph.const(attrs["value"])
-                if name is None
-                else graph.leaf(value.op, name, value.axes, value.width, **attrs)
-            )
+        if v.kind is OpKind.LEAF and v.op not in ("const", "rows_of"):
+            attrs = dict(v.attrs)
+            known[v.id] = graph.leaf(v.op, attrs.pop("name"), v.axes, v.width, **attrs)
         else:
-            args = tuple(known[a.id] for a in value.args)
-            known[value.id] = graph._make(value.op, args, value.axes, value.width, value.attrs)
+            args = tuple(known[a.id] for a in v.args)
+            known[v.id] = graph._make(v.op, args, v.axes, v.width, v.attrs)
     return [known[r.id] for r in roots]
 
 

@@ -389,7 +389,6 @@ class LayerStack:
         return {name + end: param for end in ends for name, param in own.items()}
 
     def __repr__(self) -> str:
-        """Return the sizes from layer to layer, and the device."""
         sizes = " -> ".join(map(str, (self.input_size, *self.hidden_sizes)))
         ways = "bidirectional, " if self.bidirectional else "reverse, " if self.reverse else ""
         return f"{self.name}({sizes}, {ways}{self.dtype}, {self.device.name}, threads={self.threads})"
@@ -475,12 +474,10 @@ class LayerStack:
         return shapes
 
     def _to_cell(self, p: Arrays) -> Arrays:
-        """Convert a layer's parameters to the cell's."""
         given = {name: array for name, array in p.items() if name not in ("b_x", "b_h")}
         return given | ({"b": p["b_x"] + p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
-        """Convert gradients of the cell's parameters to those of a layer's."""
         given = {name: array for name, array in g.items() if name != "b"}
         return given | ({"b_x": g["b"], "b_h": g["b"].copy()} if self.bias else {})
 

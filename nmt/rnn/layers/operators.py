@@ -184,7 +184,6 @@ class GRU(_OneState):
         return given | ({"b": p["b_x"], "b_h": p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
-        """Convert gradients of the cell's parameters to those of a layer's."""
         W_h = g["W_h"] if self.reset_after else self.device.xp.concatenate([g["W_rz"], g["W_n"]], axis=1)
         found = _without(g, "W_h", "W_rz", "W_n", "b", "b_h") | {"W_h": W_h}
         return found | ({"b_x": g["b"], "b_h": g["b_h"]} if self.bias else {})

@@ -356,7 +356,6 @@ class RecurrentLayers(LayerStack):
         return {name: zeros_of(self.device.xp, p.shape, self.dtype) for name, p in side.scan.params.items()}
 
     def _add(self, side: LayerSide, shares: Arrays, params: Arrays) -> None:
-        """Add a cell's gradients to those of the layers' parameters."""
         for name, share in self._from_cell(shares).items():
             if (whole := name + side.end) in params:
                 params[whole] += share
@@ -364,7 +363,6 @@ class RecurrentLayers(LayerStack):
                 params[whole] = share
 
     def _in_order(self, params: Arrays | None) -> Arrays:
-        """Return the parameters' gradients in the order of `params`."""
         return {} if params is None else {name: params[name] for name in self._store.shapes}
 
     # ------------------------------------------------------------ checks of arrays

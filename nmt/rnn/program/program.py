@@ -97,7 +97,6 @@ class Program:
         return self._computed[key]
 
     def _set(self, word: Word, step: Sequence[int]) -> Word:
-        """Write a step that sets a word."""
         self._steps += [step[0], word.place, *step[1:]]
         return word
 
@@ -202,7 +201,6 @@ def pieces(*sizes: Number) -> Number:
 
 
 def _numbers(value: Value) -> list[int]:
-    """Return a value as numbers of a program."""
     if isinstance(value, Word):
         return [value.place * KINDS + Kind.WORD]
     if isinstance(value, float):

@@ -255,8 +255,7 @@ def compile_step(step: TracedStep, kind: RunKind) -> CompiledScan:
 
     constant = None
     if small is not None:
-        alone = make_plan(small, training=training and bool(through), needs=want.needs, receives=through)
-        constant = make(alone)
+        constant = make(make_plan(small, training=training and bool(through), needs=want.needs, receives=through))
     return CompiledScan(make(plan), constant, make)
 
 
@@ -324,7 +323,6 @@ class ScanSetup:
         self.checks = ArrayChecks(self.name, cell, self.dtype, self.device)
 
     def _check_options(self, recompute: str, division: str | None, device: Any) -> None:
-        """Raise NMTError: an option has an unknown value."""
         choices = ("recompute", recompute, get_args(Recompute)), ("division", division, (None, *get_args(Division)))
         for option, value, known in choices:
             if value not in known:
@@ -342,7 +340,6 @@ class ScanSetup:
             raise NMTError(f"{type(cell).__name__}: device must be cpu for a step with named axes, got {got}")
 
     def __repr__(self) -> str:
-        """Return the cell and its sizes, its types and its device."""
         sizes = f"{type(self.cell).__name__} {self.cell.input_size} -> {self.cell.output_size}"
         kind = self.compute_dtype or self.dtype
         return f"{type(self).__name__}({sizes}, {kind}, {self.device.name}, threads={self.threads})"
