@@ -191,7 +191,7 @@ class Cell:
         return tuple(self.states())
 
     def learned(self) -> dict[str, str]:
-        """Return, for states with a learned initial value, the parameter vector they start at by default."""
+        """Return, for states with a learned initial value, the name of the vector they start at by default."""
         return {}
 
     def captured(self) -> dict[str, Captured]:

@@ -56,7 +56,7 @@ class PlanRun(ABC):
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
-        """Allocate the arrays that last for a block of time; the next pass reuses their memory."""
+        """Allocate the arrays of a block of time, and free them after the pass; the next pass reuses the memory."""
         with self.allocate.temporary():
             self.take_block_memory()
             yield
@@ -242,7 +242,7 @@ class Device(ABC):
 
     @abstractmethod
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        """Fill the flat `out` with 0 or 1/keep_probability by (seed, offset + i); every device has the same bits."""
+        """Fill the flat `out` with 0 or 1/keep_probability from (seed, offset + i), the same bits on every device."""
 
     # ------------------------------------------------------------ the rest of a model
 
@@ -257,7 +257,8 @@ class Device(ABC):
 
     @abstractmethod
     def take_rows(self, array: Array, index: Array, out: Array | None = None, threads: int = 1) -> Array:
-        """Return array[..., index, :] of [..., n, m], contiguous, zero where index (int64, of the device) is < 0."""
+        """Return array[..., index, :] of [..., n, m], contiguous, in `out` if given, zero where an index is negative;
+        index int64 of the device."""
 
     def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
         """Set out [N, n] to rows [R, n] at places [R] (host, each below N, no duplicates), and to zero elsewhere."""

@@ -58,7 +58,7 @@ class Value:
 
     @property
     def span(self) -> tuple[Value, int]:
-        """Return the value in whose memory this view lies, and its first column there; of no view itself, and 0."""
+        """Return the value in whose memory this view lies, and its first column there; if no view, itself and 0."""
         v, start = self, 0
         while v.op in _VIEWS:
             start += v.attrs.get("start", 0)

@@ -143,7 +143,7 @@ def backward(
 
 
 class _Evaluation:
-    """A traced cell with its arrays, of one feature axis; evaluates values of a step. there: steps, bool [T, B]."""
+    """A traced cell and its arrays, of one feature axis; evaluates a step. there: which steps exist, bool [T, B]."""
 
     def __init__(
         self,

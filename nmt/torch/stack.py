@@ -373,7 +373,7 @@ class Pass(Function):
 
     @staticmethod
     def backward(ctx: Any, *d_outputs: Tensor | None) -> tuple[Any, ...]:
-        """Return all tensors' gradients. Raises NMTError: they need gradients, and the cell is not torch's."""
+        """Return all tensors' gradients. Raises NMTError: they are to be differentiated, the cell is not torch's."""
         tensors = ctx.saved_tensors[: ctx.count]  # torch raises an error if one has changed
         if torch.is_grad_enabled():
             return None, None, *_differentiable(ctx, tensors, d_outputs)

@@ -58,7 +58,7 @@ MOST_FACTOR = LARGEST // LARGEST_OF_4_BITS
 
 
 def scales_of_4_bits(matrix: np.ndarray, *, by_rows: bool) -> np.ndarray:
-    """Return the scales of a matrix in 4 bits: a channel's largest magnitude becomes 126, integer times factor."""
+    """Return the scales of a matrix in 4 bits: a channel's largest magnitude becomes 126, largest integer * factor."""
     largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
     scales = quantise(largest[:, None], by_rows=True).scales
     return scales * np.float32(LARGEST / (LARGEST_OF_4_BITS * MOST_FACTOR))

@@ -93,7 +93,7 @@ class ProjectedLSTMCell(LSTMVariantCell):
 
 
 class CoupledLSTMCell(LSTMVariantCell):
-    """The LSTM with the forget gate coupled to the input gate, f = 1 - i (Greff et al. 2017, section 3, CIFG)."""
+    """The LSTM whose forget gate is coupled to the input gate, 1 - i: 3 gates (Greff et al. 2017, section 3, CIFG)."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, coupled=True)

@@ -331,7 +331,7 @@ class BlockCell(Cell):
 
 class HeadsCell(SeveralCells):
     """`heads` cells that read the same input, each with its share of the hidden units: `HeadsCell(LSTMCell, D, H, 4)`.
-    No head reads another's state: a quarter of the cost of that product (Beck et al. 2024, section 2.2, for sLSTM)."""
+    No head reads another's state: its product costs a quarter (Beck et al. 2024, section 2.2, for the sLSTM)."""
 
     def __init__(self, make: Callable[[int, int], Cell], input_size: int, hidden_size: int, heads: int) -> None:
         if isinstance(make, Cell) or not callable(make):

@@ -246,7 +246,7 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
 
 
 def with_operands(plan: Plan) -> Plan:
-    """Return the same plan that keeps its sinks' operands after the backward pass, to sum weights' gradients later."""
+    """Return the same plan, keeping its sinks' operands after the backward pass, to sum weights' gradients later."""
     if plan.backward is None:
         return plan
     names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}

@@ -407,7 +407,7 @@ class LayerStack:
         return self._store.flat
 
     def views(self, flat: Array) -> Arrays:
-        """Return the pieces, by parameter, of a vector laid out like `flat`, as a gradient. Raises ShapeError."""
+        """Return the pieces, by parameter, of a vector laid out like `flat`, such as a gradient. Raises ShapeError."""
         return self._store.views(flat)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -35,7 +35,7 @@ class ChunkedResult:
 
 
 class ChunkedScan:
-    """A scan in chunks of `steps` steps, with the results of one long call, but a seed for dropout in each chunk."""
+    """A scan in chunks of `steps` steps, with the results of one long call, but each chunk has a dropout seed."""
 
     def __init__(self, scan: Scan, steps: int) -> None:
         if not isinstance(scan, Scan):

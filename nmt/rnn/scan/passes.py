@@ -320,7 +320,7 @@ class BackwardPass:
         )
 
     def _needed(self, found: Arrays, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
-        """Return the needed gradients by the author's names, `names` of arrays; zero where nothing depends on one."""
+        """Return the needed gradients by the author's names, zero for unused ones; `names`: those of their arrays."""
         needs, xp, dtype = self.setup.wanted.needs, self.setup.device.xp, self.setup.dtype
         return {
             name: found[array] if array in found else zeros_of(xp, shapes[name], dtype)

@@ -89,7 +89,7 @@ class ArrayChecks:
         return {k: self.array(k, captured[k], (*source[c.source_axis], B), c.width) for k, c in self.captured.items()}
 
     def all_sequences(self, sequences: Mapping[str, Any], *lead: int) -> Arrays:
-        """Return the further sequences, checked to be the cell's, with these sizes before the features."""
+        """Return the further sequences, checked to be exactly the cell's, with these sizes before the features."""
         check_names(self.name, "sequences", sequences, self.sequences)
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
 
@@ -138,7 +138,7 @@ class Packing:
 
 
 def pack_steps(mask: np.ndarray, device: Device) -> tuple[np.ndarray, Packing | None]:
-    """Return the lengths of rows under a mask, bool [T, B] of the host, and their packing; None if none has to move."""
+    """Return the lengths of rows under a mask, bool [T, B] of the host, and their packing; None if nothing moves."""
     lengths = mask.sum(axis=0).astype(np.int64)
     first = np.arange(len(mask))[:, None] < lengths
     return lengths, None if (mask == first).all() else Packing(mask, device)
@@ -214,7 +214,7 @@ class CompiledScan:
 
     @cached_property
     def keeping_operands(self) -> CompiledScan:
-        """Return the same plan that keeps the operands of weight gradients (see `Scan.backward_weights`)."""
+        """Return the same plan, keeping the operands of weight gradients (see `Scan.backward_weights`)."""
         constant = self.constant and self.make(with_operands(self.constant.plan))
         return CompiledScan(self.make(with_operands(self.step.plan)), constant, self.make)
 
