@@ -14,21 +14,8 @@ from nmt.config import Config, dump_config, load_config
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, DataError, NMTError
 from nmt.model.parts.cells import check_cells, named_cells
-from nmt.storage.model_folder import (
-    BEGUN_NAME,
-    BEST_NAME,
-    CONFIG_NAME,
-    FORMER_NAME,
-    LAST_NAME,
-    LOG_NAME,
-    METRICS_NAME,
-    SUBWORD_NAMES,
-    checkpoint_names,
-    load_folder_config,
-    load_subwords,
-    save_subwords,
-    subword_names,
-)
+from nmt.storage import model_folder
+from nmt.storage.model_folder import BEGUN_NAME, BEST_NAME, CONFIG_NAME, FORMER_NAME, LAST_NAME, LOG_NAME, METRICS_NAME
 from nmt.system.files import explain, lock_alone, open_folder, remove_temporaries, write_bytes, writing
 from nmt.system.notices import Show, tell_nobody
 from nmt.system.paths import exists
@@ -76,7 +63,7 @@ def own_folder(folder: Path) -> Iterator[None]:
                 f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
                 "wait for it or choose another one"
             )
-        ours = [LAST_NAME, BEST_NAME, *SUBWORD_NAMES.values()]
+        ours = [LAST_NAME, BEST_NAME, *model_folder.SUBWORD_NAMES.values()]
         found = [name for name in ours if exists(folder / name)]
         if found and not exists(folder / CONFIG_NAME):
             raise CheckpointError(
@@ -93,7 +80,7 @@ def own_folder(folder: Path) -> Iterator[None]:
 def check_own(folder: Path) -> None:
     """Raise CheckpointError if a folder contains other files and no run, or settings that are not of nmt-train. Files
     of a run that did not begin, hidden and empty files and what a shell or a batch system logs may be there."""
-    if checkpoint_names(folder) or _has_log(folder):
+    if model_folder.checkpoint_names(folder) or _has_log(folder):
         return
     try:
         there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
@@ -192,7 +179,7 @@ def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tupl
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder belongs to this run
     src, tgt = _new_sides(config, notify, show)
-    save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
+    model_folder.save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
     return src, tgt
 
 
@@ -248,15 +235,15 @@ def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
     """Return the sides with the subwords in the folder, if these belong to this run: a checkpoint fits no others."""
     if not (exists(folder / LAST_NAME) or exists(folder / FORMER_NAME) or _has_same_subwords(config, folder)):
         return None
-    return _sides(config, load_subwords(folder, joint=config.data.subwords.joint))
+    return _sides(config, model_folder.load_subwords(folder, joint=config.data.subwords.joint))
 
 
 def _has_same_subwords(config: Config, folder: Path) -> bool:
     """Return whether a run that never reached a checkpoint left subwords trained with the same settings."""
-    names = subword_names(joint=config.data.subwords.joint)
+    names = model_folder.subword_names(joint=config.data.subwords.joint)
     if not all((folder / name).is_file() for name in (CONFIG_NAME, *names)):
         return False
-    there = load_folder_config(folder)
+    there = model_folder.load_folder_config(folder)
     left, wanted = there.data, config.data
     start = "load_model", "extend_vocabulary"
     if any(getattr(there.training, key) != getattr(config.training, key) for key in start):
@@ -268,7 +255,7 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
 def _check_no_model(folder: Path) -> None:
     """Raise CheckpointError if a folder contains a model but no checkpoint to resume from: training would overwrite
     it."""
-    there = checkpoint_names(folder)
+    there = model_folder.checkpoint_names(folder)
     goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
     if there and not goes_on:
         raise CheckpointError(
