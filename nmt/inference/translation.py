@@ -37,11 +37,9 @@ _MUCH_MORE, _LEAST_MORE = 1.5, 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Text that translations must, should or may not contain; lists have an entry for each sentence.
-
-    prefixes: text they begin with, in whole words, one text for all of them if it is a string; glossary: phrases that
-    are preferred; forbidden: words and phrases that no translation contains, as the subwords they consist of.
-    """
+    """Text that translations must, should or may not contain; lists have an entry for each sentence. prefixes: text
+    they begin with, in whole words, one text for all of them if it is a string; glossary: phrases that are preferred;
+    forbidden: words and phrases that no translation contains, as the subwords they consist of."""
 
     prefixes: str | Sequence[str] | None = None
     glossary: Sequence[Sequence[str]] | None = None
@@ -195,12 +193,9 @@ def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
 
 
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> DecodingConfig:
-    """Return all settings for a call; those that are None or missing have their configured value.
-
-    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or together with the
-    others.
-    TypeError: There is no such setting.
-    """
+    """Return all settings for a call; those that are None or missing have their configured value. Raises ConfigError:
+    One is not what the schema of the `decoding` section allows, by itself or together with the others. TypeError: There
+    is no such setting."""
     known = SearchSettings.__annotations__.keys()
     if unknown := sorted(settings.keys() - known):
         from nmt.config.removed import ours

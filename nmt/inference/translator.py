@@ -16,7 +16,15 @@ from nmt.data.tokens.factors import has_features
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference import pipeline, translation
 from nmt.inference.pipeline import TranslationPipeline
-from nmt.inference.translation import Constraints, Detail, NotPickled, Novelty, Translation
+from nmt.inference.translation import (
+    Constraints,
+    Detail,
+    NotPickled,
+    Novelty,
+    Translation,
+    checked_count,
+    length_warnings,
+)
 from nmt.rnn.devices import choose_device
 from nmt.search_settings import SearchSettings
 from nmt.special_tokens import EOS_ID, UNK_ID, UNKNOWN_FEATURE_ID
@@ -27,11 +35,8 @@ from nmt.system.paths import named
 
 
 class TypingSession(NotPickled):
-    """A sentence to translate interactively; made by `Translator.session`.
-
-    The source is encoded once. Each call reads only the subwords typed since the previous call; memory does not grow
-    with the text.
-    """
+    """A sentence to translate interactively; made by `Translator.session`. The source is encoded once. Each call reads
+    only the subwords typed since the previous call; memory does not grow with the text."""
 
     def __init__(self, translator: TranslationPipeline, sentence: str) -> None:
         from nmt.decode import Session
@@ -69,7 +74,7 @@ class TypingSession(NotPickled):
         from nmt.decode.search import check_session
 
         translator = self._translator
-        n_best = translation.checked_count("decoding.n_best", n_best, "n_best")
+        n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = translation.chosen_settings(translator.config.decoding, settings)
         options = translation.search_options(chosen, n_best, **pipeline.learnt_for(translator, shortlist))
         check_session(options)
@@ -82,7 +87,7 @@ class TypingSession(NotPickled):
             best = pipeline.ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:
             best = translation.distinct(translations, [one.text for one in translations], n_best)
-        lengths = translation.length_warnings(chosen, self._session.src_ids)
+        lengths = length_warnings(chosen, self._session.src_ids)
         more = (*lengths, *pipeline.lacking_in_target(translator, "the prefix", [typed]))
         whole = translation.with_warnings(best, cut=self._is_cut, more=more)
         return pipeline.with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
@@ -233,11 +238,7 @@ class Translator(TranslationPipeline):
 
         sentences = translation.checked_texts("Translator", "sentences", sentences)
         self._check_unchanged()
-        n_best = (
-            self.config.decoding.n_best
-            if n_best is None
-            else translation.checked_count("decoding.n_best", n_best, "n_best")
-        )
+        n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = translation.chosen_settings(self.config.decoding, settings)
         cut: set[int] = set()
         ids = pipeline.source_ids(self, sentences, cut)
@@ -270,11 +271,7 @@ class Translator(TranslationPipeline):
                 unknown = (*unknown, translation.BROKEN)
             if self.config.data.features_columns is not None and not has_features(sentences[index]):
                 unknown = (*unknown, translation.FEATURELESS)
-            more = (
-                *unknown,
-                *translation.length_warnings(chosen, ids[index]),
-                *self._constraint_warnings(constraints, index),
-            )
+            more = (*unknown, *length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
             results[index] = translation.with_warnings(translations[:n_best], cut=index in cut, more=more)
             if constraints.glossary is not None and (wanted := constraints.glossary[index]):
                 results[index] = [

@@ -43,10 +43,8 @@ class Source:
     sheet: str | None = None
 
     def parts(self, langs: Sequence[str]) -> list[CorpusPart]:
-        """Return the files of the corpus in order, for the languages of both sides or of one.
-
-        Raises DataError if one is missing, or if none matches the pattern.
-        """
+        """Return the files of the corpus in order, for the languages of both sides or of one. Raises DataError if one
+        is missing, or if none matches the pattern."""
         if self.tgt_path is not None:
             files = (self.path, self.tgt_path)
             return [CorpusPart(form_of_two(files), files[-len(langs) :], tuple(langs))]

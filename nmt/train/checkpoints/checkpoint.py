@@ -15,7 +15,7 @@ import numpy as np
 from nmt.errors import CheckpointError
 from nmt.model.parts.cells import equations_of
 from nmt.storage import model_folder
-from nmt.storage.model_folder import BEGUN_NAME, BEST_NAME, CONFIG_NAME, LAST_NAME, PARAMS_PREFIX
+from nmt.storage.model_folder import BEGUN_NAME, BEST_NAME, CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, numbered_checkpoint
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.storage.trained_settings import check_settings
 from nmt.system.files import explain, link_onto, new_folder, remedy, writing
@@ -128,11 +128,9 @@ class CheckpointManager:
         self._saved_at = time.monotonic()
 
     def save_validated(self, score: float, calibration: Calibration | None, *, is_best: bool) -> None:
-        """Write the checkpoints that are due after a validation. Raises CheckpointError if the disk is full.
-
-        The best is written first: if the run is killed in between, it resumes before this validation and writes the
-        same best again. In the other order, the last would refer to a best that was never written.
-        """
+        """Write the checkpoints that are due after a validation. Raises CheckpointError if the disk is full. The best
+        is written first: if the run is killed in between, it resumes before this validation and writes the same best
+        again. In the other order, the last would refer to a best that was never written."""
         if is_best:
             self._save(self.best_path, with_optimizer=False)
             if calibration is not None and not self._ranks.rank:
@@ -166,7 +164,7 @@ class CheckpointManager:
         update, keep = trained.state.update, trained.config.training.keep_last_ckpts
         if keep == 1:
             return []
-        newest = model_folder.numbered_checkpoint(folder, "last", update)
+        newest = numbered_checkpoint(folder, "last", update)
         self._save(newest, with_optimizer=False)
         if self._ranks.rank:
             return []
@@ -174,7 +172,7 @@ class CheckpointManager:
         return [*found[: found.index(newest)], *found[found.index(newest) + keep :]]
 
     def _numbered(self, update: int) -> Path:
-        return model_folder.numbered_checkpoint(self.best_path.parent, "best", update)
+        return numbered_checkpoint(self.best_path.parent, "best", update)
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
         """Write one checkpoint; a run can resume only from one with the optimizer."""
@@ -226,9 +224,7 @@ def best_checkpoints(folder: Path, count: int) -> list[Path]:
     there are fewer."""
     _, content = map_tensors(folder / LAST_NAME, "none")
     ranked = TrainingState.from_dict(content.get("state", {})).kept
-    found = [
-        path for _, update in ranked if (path := model_folder.numbered_checkpoint(folder, "best", update)).is_file()
-    ]
+    found = [path for _, update in ranked if (path := numbered_checkpoint(folder, "best", update)).is_file()]
     return _enough(folder, found, count, "best")
 
 

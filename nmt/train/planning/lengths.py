@@ -44,10 +44,8 @@ MOST_BETWEEN = 2000
 
 def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     """Return the settings with numbers for updates, warm-up and validation_freq for this corpus and these batches, and
-    with the learning rate scaled to the batches per update.
-
-    Raises ConfigError if the warm-up is longer than the run that the corpus allows.
-    """
+    with the learning rate scaled to the batches per update. Raises ConfigError if the warm-up is longer than the run
+    that the corpus allows."""
     a_pass = dealing.num_updates(1)
     at_most = settings.epochs * a_pass
     updates = settings.updates
@@ -91,11 +89,9 @@ def validation_pairs(config: Config, pairs: int, tokens: int, tokens_between: fl
 
 
 def rate_factor(scaling: str, batches_an_update: int) -> float:
-    """Return the factor for the learning rate if an update has several batches.
-
-    linear: Goyal et al. 2017, section 2.1, for sgd; sqrt: Krizhevsky 2014, section 3.2, which keeps the variance of a
-    step, and suits adam (Malladi et al. 2022).
-    """
+    """Return the factor for the learning rate if an update has several batches. linear: Goyal et al. 2017, section 2.1,
+    for sgd; sqrt: Krizhevsky 2014, section 3.2, which keeps the variance of a step, and suits adam (Malladi et al.
+    2022)."""
     return {"none": 1.0, "sqrt": math.sqrt(batches_an_update), "linear": float(batches_an_update)}[scaling]
 
 

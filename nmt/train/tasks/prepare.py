@@ -50,11 +50,9 @@ def made_folder(folder: Path) -> int:
 
 @contextlib.contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
-    """Create the folder if needed and lock it against other runs within the block.
-
-    Only temporary files of killed runs are removed, never a file that the user put there. Raises CheckpointError if the
-    folder cannot be made, another run uses it, or it contains files that did not come from a run.
-    """
+    """Create the folder if needed and lock it against other runs within the block. Only temporary files of killed runs
+    are removed, never a file that the user put there. Raises CheckpointError if the folder cannot be made, another run
+    uses it, or it contains files that did not come from a run."""
     check_own(folder)
     handle = made_folder(folder)
     try:
@@ -120,11 +118,9 @@ def _is_filled(entry: os.DirEntry[str]) -> bool:
 
 
 def check_trainable(config: Config) -> None:
-    """Check the settings of a run before anything is read or made.
-
-    Cells that the settings name by dotted path are imported: the user who trains has named them. Raises ConfigError if
-    the compute_dtype is too coarse for training, or a cell cannot be made.
-    """
+    """Check the settings of a run before anything is read or made. Cells that the settings name by dotted path are
+    imported: the user who trains has named them. Raises ConfigError if the compute_dtype is too coarse for training, or
+    a cell cannot be made."""
     if config.compute_dtype == "int8":
         raise ConfigError(
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
