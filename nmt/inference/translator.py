@@ -143,8 +143,7 @@ class Translator(TranslationPipeline):
         translation.check_loading(threads, checkpoint, compute_dtype, device)
         with nullcontext() if share else reading_whole():
             saved = load_saved_model(model_dir, checkpoint, cells=cells)
-            where = choose_device(device or saved.config.device)
-            loaded = saved.load(compute_dtype, where)
+            loaded = saved.load(compute_dtype, choose_device(device or saved.config.device))
         found = cls(
             loaded.network,
             loaded.src_subwords,

@@ -88,8 +88,7 @@ class TranslationModel(Network):
         self._fill(self._shapes())
         self._has_program = not program_obstacle(self, self.encoder)
         self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
-        kind = EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead
-        self.head = kind(self)
+        self.head = (EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead)(self)
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()

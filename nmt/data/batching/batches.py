@@ -212,8 +212,7 @@ class TrainBatches:
         for pool in np.array_split(rows, max(1, round(work / (self._batch_size * _POOL_BATCHES)))):
             batches += self._cut(pool[length_order(self._src_lengths[pool], self._tgt_lengths[pool])])
         if self._shuffle:
-            order = random.permutation(len(batches))
-            batches = [batches[i] for i in order]
+            batches = [batches[i] for i in random.permutation(len(batches))]
         return batches
 
     def _cut(self, pool: np.ndarray) -> list[np.ndarray]:

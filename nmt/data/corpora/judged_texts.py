@@ -36,8 +36,7 @@ _NO_LANGUAGE = frozenset({"mt"})
 
 @dataclass(frozen=True)
 class Named:
-    """A text that a user names: its path; `what`, the option or argument that names it; `side`, 0 for the source and 1
-    for the target."""
+    """A text that a user names: its path; `what`, the option or argument; `side`, 0 for source and 1 for target."""
 
     path: str
     what: str
@@ -106,8 +105,7 @@ def judged_corpus(source: Source, langs: Sequence[str]) -> list[str]:
 def ending_of(path: str) -> tuple[str, bool] | None:
     """Return the code of a language that the name of a file ends in, and whether it is an ending of its own, as in t.de
     and t.de.txt, or the last part of the name, as in train-de.txt; None if there is none."""
-    name = without_packing(path).name
-    stem, dot, last = name.rpartition(".")
+    stem, dot, last = without_packing(path).name.rpartition(".")
     while dot and last.lower() in _PROCESSED:
         stem, dot, last = stem.rpartition(".") if "." in stem else ("", "", stem)
     if dot and _ENDING.fullmatch(last):

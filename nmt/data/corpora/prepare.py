@@ -119,8 +119,7 @@ def _given_or_trained(
         return with_factors(data, model_file, text, notify)
     if model_file:
         return subwords_from_file(model_file)
-    symbols = tags_of(data) if data.src in sides else []
-    return auto_subwords(data.subwords, text, notify, symbols)
+    return auto_subwords(data.subwords, text, notify, tags_of(data) if data.src in sides else [])
 
 
 def with_factors(

@@ -255,8 +255,7 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
 
 
 def _each(work: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any]:
-    """Return the library's result for each row; it starts threads for a list, unless that is short or the system gives
-    no thread."""
+    """Return the library's result for each row; it starts threads for a long list, if the system gives some."""
     if len(rows) >= _FEW_SENTENCES:
         try:
             return list(work(list(rows)))

@@ -64,8 +64,7 @@ class Checkpoint(NamedTuple):
 
 
 def read_whole(path: Path) -> Checkpoint:
-    """Return everything in a checkpoint. Raises CheckpointError if the file is missing, truncated, damaged, or not a
-    checkpoint of nmt."""
+    """Return everything in a checkpoint. Raises CheckpointError if the file is missing, damaged, or not of nmt."""
     tensors, metadata = model_folder.read_checkpoint(path)
 
     def of(prefix: str, new: str = "") -> dict[str, np.ndarray]:
@@ -215,13 +214,11 @@ _BESIDE = (CONFIG_NAME, *model_folder.SUBWORD_NAMES.values(), model_folder.SHORT
 
 def newest_checkpoints(folder: Path, count: int) -> list[Path]:
     """Return the `count` newest numbered checkpoints. Raises CheckpointError if there are fewer."""
-    found = model_folder.numbered_checkpoints(folder, "last")
-    return _enough(folder, found, count, "last")
+    return _enough(folder, model_folder.numbered_checkpoints(folder, "last"), count, "last")
 
 
 def best_checkpoints(folder: Path, count: int) -> list[Path]:
-    """Return the `count` best numbered checkpoints, by the ranking in the last checkpoint. Raises CheckpointError if
-    there are fewer."""
+    """Return the `count` best checkpoints, as the last one ranks them. Raises CheckpointError if there are fewer."""
     _, content = map_tensors(folder / LAST_NAME, "none")
     ranked = TrainingState.from_dict(content.get("state", {})).kept
     found = [path for _, update in ranked if (path := numbered_checkpoint(folder, "best", update)).is_file()]

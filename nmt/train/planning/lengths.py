@@ -71,8 +71,7 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
 
 
 def usual_updates(settings: TrainingConfig, a_pass: int) -> int:
-    """Return the updates that make `auto_epochs` over a corpus of `a_pass` updates, to the nearest hundred: easy to
-    remember."""
+    """Return the updates that make `auto_epochs` over a corpus of `a_pass` updates, to the nearest hundred."""
     return max(LEAST_UPDATES, round(settings.auto_epochs * a_pass / 100) * 100)
 
 

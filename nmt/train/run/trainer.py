@@ -126,8 +126,7 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
 
 
 def _with_former(config: Config, former: Config, keys: Sequence[str]) -> Config:
-    """Return settings whose values of these keys are the former ones where they are of the training; texts may have
-    moved."""
+    """Return settings with the former values of those keys that are of the training; texts may have moved."""
     values, before = config.to_dict(), former.training.to_dict()
     values["training"] |= {name: value for name, value in before.items() if f"training.{name}" in keys}
     return config_from_dict(values, trained=True)

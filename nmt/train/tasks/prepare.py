@@ -249,8 +249,7 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
 
 
 def _check_no_model(folder: Path) -> None:
-    """Raise CheckpointError if a folder contains a model but no checkpoint to resume from: training would overwrite
-    it."""
+    """Raise CheckpointError if a folder has a model but no checkpoint to resume from: training would overwrite it."""
     there = model_folder.checkpoint_names(folder)
     goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
     if there and not goes_on:
