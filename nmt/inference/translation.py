@@ -37,9 +37,11 @@ _MUCH_MORE, _LEAST_MORE = 1.5, 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Text that translations must, should or may not contain; lists have an entry for each sentence. prefixes: text
-    they begin with, in whole words, one text for all of them if it is a string; glossary: phrases that are preferred;
-    forbidden: words and phrases that no translation contains, as the subwords they consist of."""
+    """Text that translations must, should or may not contain; lists have an entry for each sentence.
+
+    prefixes: text they begin with, in whole words, one text for all of them if it is a string; glossary: phrases that
+    are preferred; forbidden: words and phrases that no translation contains, as the subwords they consist of.
+    """
 
     prefixes: str | Sequence[str] | None = None
     glossary: Sequence[Sequence[str]] | None = None

@@ -187,9 +187,12 @@ def program_obstacle(network: Network, encoder: Encoder) -> str:
 
 
 class TranslationProgram(Plans):
-    """The program of a model. threads: those that run it. boundaries: the words that say which ids are read with each
-    sentence. forced: whether it predicts known translations. Then `forced` has the numbers of an output, of an output
-    with its attention (the same if the model has none), and of tokens."""
+    """The program of a model.
+
+    threads: those that run it. boundaries: the words that say which ids are read with each sentence. forced: whether it
+    predicts known translations. Then `forced` has the numbers of an output, of an output with its attention (the same
+    if the model has none), and of tokens.
+    """
 
     def __init__(self, model: Network, encoder: Encoder, bridge: Bridge, threads: int, *, forced: bool) -> None:
         super().__init__(model.weights, model.step_decoder.packed, threads)

@@ -40,9 +40,11 @@ Grid = Sequence[tuple[str, Sequence[str]]]
 
 @dataclass
 class SweepRun:
-    """One run: its settings by key as they were given, its folder, all its settings, and what came of it. result: The
-    best checkpoint's scores by metric, test scores (`test BLEU`) and `update`; None until the run has ended. error: The
-    error message if it failed."""
+    """One run: its settings by key as they were given, its folder, all its settings, and what came of it.
+
+    result: The best checkpoint's scores by metric, test scores (`test BLEU`) and `update`; None until the run has
+    ended. error: The error message if it failed.
+    """
 
     values: dict[str, str]
     folder: Path

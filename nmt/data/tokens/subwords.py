@@ -216,8 +216,8 @@ class _Sentences:
 
 def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
     """Yield all sentences, or a random sample of `size` if there are more: each is equally likely to be in it (Li 1994,
-    algorithm L: random numbers are drawn for the gaps between replacements, not for each sentence). sentencepiece can
-    sample, too, but draws other sentences in each process, whatever its seed."""
+    algorithm L: random numbers are drawn for the gaps between replacements, not for each sentence).
+    The sampling of sentencepiece draws other sentences in each process, whatever its seed."""
     left = iter(sentences)
     kept = list(islice(left, size))
     draw = Random(1)

@@ -24,8 +24,11 @@ def length_divisors(penalty: LengthPenalty, count: int) -> np.ndarray:
 
 def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarray:
     """Return the divisor of a sum of log-probabilities over `length` tokens (including EOS); it increases with the
-    length. `none`: 1. `average`: the length. A number alpha: ((5 + length) / 6) ** alpha (Wu et al. 2016, section 7,
-    equation 14)."""
+    length.
+
+    `none`: 1. `average`: the length. A number alpha: ((5 + length) / 6) ** alpha (Wu et al. 2016, section 7, equation
+    14).
+    """
     length = np.asarray(length, np.float64)
     if penalty == "none":
         return np.ones_like(length)
@@ -43,8 +46,11 @@ def _power(base: float, exponent: float) -> float:
 
 
 def final_scores(penalty: LengthPenalty, sums: np.ndarray, lengths: np.ndarray, word_reward: float = 0.0) -> np.ndarray:
-    """Return the scores of ended hypotheses [R]. sums [R]: sums of log-probabilities over lengths [R] tokens, including
-    EOS. word_reward: added for each token (He et al. 2016, section 3.3)."""
+    """Return the scores of ended hypotheses [R].
+
+    sums [R]: sums of log-probabilities over lengths [R] tokens, including EOS. word_reward: added for each token (He et
+    al. 2016, section 3.3).
+    """
     return np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, lengths))
 
 

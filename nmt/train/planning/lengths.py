@@ -88,9 +88,11 @@ def validation_pairs(config: Config, pairs: int, tokens: int, tokens_between: fl
 
 
 def rate_factor(scaling: str, batches_an_update: int) -> float:
-    """Return the factor for the learning rate if an update has several batches. linear: Goyal et al. 2017, section 2.1,
-    for sgd; sqrt: Krizhevsky 2014, section 3.2, which keeps the variance of a step, and suits adam (Malladi et al.
-    2022)."""
+    """Return the factor for the learning rate if an update has several batches.
+
+    linear: Goyal et al. 2017, section 2.1, for sgd; sqrt: Krizhevsky 2014, section 3.2, which keeps the variance of a
+    step, and suits adam (Malladi et al. 2022).
+    """
     return {"none": 1.0, "sqrt": math.sqrt(batches_an_update), "linear": float(batches_an_update)}[scaling]
 
 

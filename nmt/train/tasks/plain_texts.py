@@ -54,9 +54,12 @@ SHARE_OF_RATE = 0.1
 
 @dataclass(frozen=True)
 class Survey:
-    """Facts about a corpus. pairs: Number of pairs. words: Number of those whose source is a single word. sample: Up to
-    twice MOST_HELD_OUT pairs, drawn uniformly. has_features: Whether the words have features in a column. symbols:
-    Number of different letters and features of these words and their targets."""
+    """Facts about a corpus.
+
+    pairs: Number of pairs. words: Number of those whose source is a single word. sample: Up to twice MOST_HELD_OUT
+    pairs, drawn uniformly. has_features: Whether the words have features in a column. symbols: Number of different
+    letters and features of these words and their targets.
+    """
 
     pairs: int
     words: int
@@ -86,9 +89,11 @@ class Survey:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The settings for a training on texts, and the validation text that belongs to them. values: The settings, as
-    `nmt.config.config_from_dict` takes them. files: Two files for the held-out text. held_out: The pairs to write
-    there; None if there is nothing to write."""
+    """The settings for a training on texts, and the validation text that belongs to them.
+
+    values: The settings, as `nmt.config.config_from_dict` takes them. files: Two files for the held-out text.
+    held_out: The pairs to write there; None if there is nothing to write.
+    """
 
     values: dict[str, Any]
     files: list[Path]

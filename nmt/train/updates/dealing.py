@@ -24,8 +24,11 @@ SOURCE_WORK = 0.2
 
 @dataclass(frozen=True)
 class UpdateBatches:
-    """The batches whose gradients make one update. numbers: The numbers of all batches within the epoch. own: Indices
-    into `numbers` of the batches that this process computes. The token counts include all batches."""
+    """The batches whose gradients make one update.
+
+    numbers: The numbers of all batches within the epoch. own: Indices into `numbers` of the batches that this process
+    computes. The token counts include all batches.
+    """
 
     epoch: int
     numbers: list[int]
