@@ -23,11 +23,8 @@ from nmt.special_tokens import BOS_ID
 
 
 class BeamCell:
-    """A search over sentences 0, 1, ... N - 1; see `Search`.
-
-    limits [N]: the maximum length of each sentence's translations, including EOS. Sentences enter by `extend` and are
-    returned by `ended`.
-    """
+    """A search over sentences 0, 1, ... N - 1; see `Search`. limits [N]: the maximum length of each sentence's
+    translations, including EOS. Sentences enter by `extend` and are returned by `ended`."""
 
     never = BOS_ID
 
@@ -174,10 +171,8 @@ class _Waiting:
 
 
 def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Step the cell until all sentences are translated; yield each sentence's hypotheses as soon as it has ended.
-
-    A block is encoded as a whole, ahead of time; `size` sentences are processed at a time.
-    """
+    """Step the cell until all sentences are translated; yield each sentence's hypotheses as soon as it has ended. A
+    block is encoded as a whole, ahead of time; `size` sentences are processed at a time."""
     beam: Beam | None = None
     waiting: _Waiting | None = None
     working = 0

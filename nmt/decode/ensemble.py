@@ -18,11 +18,8 @@ Average = Literal["log_prob", "prob"]
 
 
 class Ensemble:
-    """Several models that the search treats as one.
-
-    average: `log_prob` makes the score of a token the mean of its log-probabilities (a geometric mean, not normalised
-    again), `prob` the logarithm of its mean probability.
-    """
+    """Several models that the search treats as one. average: `log_prob` makes the score of a token the mean of its
+    log-probabilities (a geometric mean, not normalised again), `prob` the logarithm of its mean probability."""
 
     loop_obstacle = "several models are averaged in each step"
 

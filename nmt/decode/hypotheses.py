@@ -170,11 +170,9 @@ memory stays bounded."""
 
 
 def length_blocks(ids: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Yield blocks of row indices of similar lengths, the longest first.
-
-    With the longest first, a lack of memory shows at once and not at the end; and at the end, when nothing follows that
-    could fill the batch, the sentences are short.
-    """
+    """Yield blocks of row indices of similar lengths, the longest first. With the longest first, a lack of memory shows
+    at once and not at the end; and at the end, when nothing follows that could fill the batch, the sentences are
+    short."""
     order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
     start = 0
     while start < len(order):

@@ -35,7 +35,7 @@ moment = time.thread_time
 """Return the seconds of CPU time of this thread: time spent waiting for a core is charged to no lane."""
 
 
-class Asked(Protocol):
+class LiveRequest(Protocol):
     """A sentence to be translated. is_bulk: it belongs to a long text, which yields to other sentences."""
 
     src_ids: list[int]
@@ -56,13 +56,13 @@ class Asked(Protocol):
 class Waiting(Protocol):
     """A source of sentences for any number of concurrent searches."""
 
-    def take(self, most: int, most_bulk: int, *, wait: bool) -> Sequence[Asked] | None:
+    def take(self, most: int, most_bulk: int, *, wait: bool) -> Sequence[LiveRequest] | None:
         """Return at most so many waiting sentences of each kind; with `wait`, one at least; None at the end."""
 
 
 Found = list[tuple[Any, list[Hypothesis]]]
-"""Sentences (`Asked`) that ended together, each with its translations, best first: partial ones or none if the request
-was cancelled."""
+"""Sentences (`LiveRequest`) that ended together, each with its translations, best first: partial ones or none if the
+request was cancelled."""
 
 
 class LiveSearch:
@@ -110,7 +110,7 @@ class LiveSearch:
         single.close()
         bulk.close()
 
-    def _block(self, places: _Places, came: Sequence[Asked]) -> Block:
+    def _block(self, places: _Places, came: Sequence[LiveRequest]) -> Block:
         """Return sentences that are admitted together as a block, with their places, the longest first."""
         came = sorted(came, key=lambda one: -len(one.src_ids))
         sources = [one.src_ids for one in came]
@@ -145,7 +145,7 @@ class _Lane:
             return 0
         return max(0, self._search.size - self.taken)
 
-    def admit(self, came: Sequence[Asked]) -> float:
+    def admit(self, came: Sequence[LiveRequest]) -> float:
         """Admit sentences; return the seconds that it took."""
         if not came:
             return 0.0
@@ -203,7 +203,7 @@ class _Turns:
             return 0
         return min(self._bulk.room, _BULK_AT_ONCE)
 
-    def admit(self, came: Sequence[Asked]) -> None:
+    def admit(self, came: Sequence[LiveRequest]) -> None:
         """Admit sentences to their lanes."""
         self._single.admit([one for one in came if not one.is_bulk])
         self._credit -= self._bulk.admit([one for one in came if one.is_bulk])
@@ -227,16 +227,16 @@ class _Places:
     def __init__(self, count: int) -> None:
         self.limits = np.zeros(count, np.int64)
         self._free = list(range(count))
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, LiveRequest] = {}
 
-    def give(self, asked: Asked, limit: int) -> int:
+    def give(self, asked: LiveRequest, limit: int) -> int:
         """Assign a place to a sentence and return it."""
         place = self._free.pop()
         self.asked[place] = asked
         self.limits[place] = limit
         return place
 
-    def free(self, place: int) -> Asked:
+    def free(self, place: int) -> LiveRequest:
         """Free a place and return its sentence."""
         self._free.append(place)
         return self.asked.pop(place)

@@ -61,11 +61,9 @@ class Session:
     def complete(
         self, prefix: Sequence[int] = (), *, options: SearchOptions | None = None, **settings: Unpack[Settings]
     ) -> list[Hypothesis]:
-        """Return the n best translations that begin with the tokens `prefix`; their ids include it.
-
-        The result is the same as that of `search` with `SearchOptions(prefixes=[prefix])`, with identical results.
-        Options are those of a single sentence, and `settings` replace theirs. Raises ConfigError for options that a
-        session cannot have."""
+        """Return the n best translations that begin with the tokens `prefix`; their ids include it. The result is the
+        same as that of `search` with `SearchOptions(prefixes=[prefix])`, with identical results. Options are those of a
+        single sentence, and `settings` replace theirs. Raises ConfigError for options that a session cannot have."""
         options = SearchOptions.of(options, settings)
         check_session(options)
         cell, beam = self._begin_search(prefix, options)

@@ -94,8 +94,7 @@ class Pivot(NotPickled):
         ranked = self.first.translate_nbest(sentences, n_best=1, on_batch=ended, **both, **settings)
         between = [one[0] for one in ranked]
         both |= {"n_best": n_best, "on_batch": on_batch, "constraints": constraints}
-        found = self.last.translate_nbest([one.text for one in between], **both, **settings)
-        return through(between, found)
+        return through(between, self.last.translate_nbest([one.text for one in between], **both, **settings))
 
     def novelty(self, sentences: Iterable[str]) -> Novelty | None:
         """Return how much of a text the training of the first model never had; see `Translator.novelty`."""

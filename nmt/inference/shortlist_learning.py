@@ -19,10 +19,8 @@ _LEAST_WEIGHT = 0.05
 
 
 class ShortlistLearner:
-    """A collector of the total attention of each pair of subwords; sizes are those of the vocabularies.
-
-    Memory grows with the number of distinct pairs of subwords, not with the text.
-    """
+    """A collector of the total attention of each pair of subwords; sizes are those of the vocabularies. Memory grows
+    with the number of distinct pairs of subwords, not with the text."""
 
     def __init__(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
         self._sizes = src_vocab_size, tgt_vocab_size

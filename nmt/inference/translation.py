@@ -195,12 +195,9 @@ def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
 
 
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> DecodingConfig:
-    """Return all settings for a call; those that are None or missing have their configured value.
-
-    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or together with the
-    others.
-    TypeError: There is no such setting.
-    """
+    """Return all settings for a call; those that are None or missing have their configured value. Raises ConfigError:
+    One is not what the schema of the `decoding` section allows, by itself or together with the others. TypeError: There
+    is no such setting."""
     known = SearchSettings.__annotations__.keys()
     if unknown := sorted(settings.keys() - known):
         from nmt.config.removed import ours

@@ -14,46 +14,16 @@ from typing import Any, Literal, Unpack, overload
 
 from nmt.data.tokens.factors import has_features
 from nmt.errors import CheckpointError, ConfigError
-from nmt.inference.pipeline import (
-    TranslationPipeline,
-    attends,
-    detail_of,
-    lacking_in_target,
-    learnt_for,
-    novelty_of,
-    phrases_missing,
-    ranked_by_agreement,
-    source_ids,
-    source_tokens,
-    target_ids,
-    translations_of,
-    with_chances,
-    with_details,
-)
+from nmt.inference import pipeline, translation
+from nmt.inference.pipeline import TranslationPipeline
 from nmt.inference.translation import (
-    BROKEN,
-    CUT,
-    FEATURELESS,
-    UNFOLLOWED,
-    UNKNOWN,
     Constraints,
     Detail,
     NotPickled,
     Novelty,
     Translation,
-    best_texts,
-    check_loading,
     checked_count,
-    checked_pairs,
-    checked_text,
-    checked_texts,
-    chosen_settings,
-    distinct,
     length_warnings,
-    number_warnings,
-    resolve_threads,
-    search_options,
-    with_warnings,
 )
 from nmt.rnn.devices import choose_device
 from nmt.search_settings import SearchSettings
@@ -65,17 +35,16 @@ from nmt.system.paths import named
 
 
 class TypingSession(NotPickled):
-    """A sentence to translate interactively; made by `Translator.session`.
-
-    The source is encoded once. Each call reads only the subwords typed since the previous call; memory does not grow
-    with the text.
-    """
+    """A sentence to translate interactively; made by `Translator.session`. The source is encoded once. Each call reads
+    only the subwords typed since the previous call; memory does not grow with the text."""
 
     def __init__(self, translator: TranslationPipeline, sentence: str) -> None:
         from nmt.decode import Session
 
         cut: set[int] = set()
-        (src_ids,) = source_ids(translator, [checked_text("TypingSession", "sentence", sentence)], cut)
+        (src_ids,) = pipeline.source_ids(
+            translator, [translation.checked_text("TypingSession", "sentence", sentence)], cut
+        )
         self._is_cut = bool(cut)
         self._translator = translator
         self._session = Session(translator.model, src_ids, translator.num_threads) if src_ids else None
@@ -106,22 +75,22 @@ class TypingSession(NotPickled):
 
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
-        chosen = chosen_settings(translator.config.decoding, settings)
-        options = search_options(chosen, n_best, **learnt_for(translator, shortlist))
+        chosen = translation.chosen_settings(translator.config.decoding, settings)
+        options = translation.search_options(chosen, n_best, **pipeline.learnt_for(translator, shortlist))
         check_session(options)
-        (prefix,) = target_ids(translator, [checked_text("TypingSession", "typed", typed)])
+        (prefix,) = pipeline.target_ids(translator, [translation.checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
         found = self._session.complete(prefix, options=options)
-        translations = translations_of(translator, found, self._sentence)
+        translations = pipeline.translations_of(translator, found, self._sentence)
         if chosen.mbr != "none":
-            best = ranked_by_agreement(translations, chosen.mbr)[:n_best]
+            best = pipeline.ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:
-            best = distinct(translations, [one.text for one in translations], n_best)
+            best = translation.distinct(translations, [one.text for one in translations], n_best)
         lengths = length_warnings(chosen, self._session.src_ids)
-        more = (*lengths, *lacking_in_target(translator, "the prefix", [typed]))
-        whole = with_warnings(best, cut=self._is_cut, more=more)
-        return with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
+        more = (*lengths, *pipeline.lacking_in_target(translator, "the prefix", [typed]))
+        whole = translation.with_warnings(best, cut=self._is_cut, more=more)
+        return pipeline.with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
 
 
 class Translator(TranslationPipeline):
@@ -171,17 +140,16 @@ class Translator(TranslationPipeline):
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the rest.
             ConfigError: An argument or config.yaml is invalid, or it names a cell that is not allowed.
         """
-        check_loading(threads, checkpoint, compute_dtype, device)
+        translation.check_loading(threads, checkpoint, compute_dtype, device)
         with nullcontext() if share else reading_whole():
             saved = load_saved_model(model_dir, checkpoint, cells=cells)
-            where = choose_device(device or saved.config.device)
-            loaded = saved.load(compute_dtype, where)
+            loaded = saved.load(compute_dtype, choose_device(device or saved.config.device))
         found = cls(
             loaded.network,
             loaded.src_subwords,
             loaded.tgt_subwords,
             loaded.config,
-            resolve_threads(threads, loaded.config),
+            translation.resolve_threads(threads, loaded.config),
             shortlist=loaded.shortlist,
             calibration=loaded.calibration,
         )
@@ -205,7 +173,7 @@ class Translator(TranslationPipeline):
 
         Raises: The errors of `translate_nbest`.
         """
-        return best_texts("Translator", self.translate_nbest, sentences, settings)
+        return translation.best_texts("Translator", self.translate_nbest, sentences, settings)
 
     def save(self, path: str | Path) -> None:
         """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.
@@ -267,56 +235,56 @@ class Translator(TranslationPipeline):
         """
         from nmt.decode import search
 
-        sentences = checked_texts("Translator", "sentences", sentences)
+        sentences = translation.checked_texts("Translator", "sentences", sentences)
         self._check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
-        chosen = chosen_settings(self.config.decoding, settings)
+        chosen = translation.chosen_settings(self.config.decoding, settings)
         cut: set[int] = set()
-        ids = source_ids(self, sentences, cut)
+        ids = pipeline.source_ids(self, sentences, cut)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
         src_ids = [ids[index] for index in there]
         constraints = (constraints or Constraints()).of(len(sentences))
-        learnt = learnt_for(self, shortlist)
-        options = search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
+        learnt = pipeline.learnt_for(self, shortlist)
+        options = translation.search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
         found = search(self.model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
             found = [
-                distinct(h, [t.text for t in translations_of(self, h, sentences[i])], n_best)
+                translation.distinct(h, [t.text for t in pipeline.translations_of(self, h, sentences[i])], n_best)
                 for i, h in zip(there, found, strict=True)
             ]
-        if replace_unk and not attends(self):
+        if replace_unk and not pipeline.attends(self):
             raise ConfigError("replace_unk: must have attention to go by, got a model without; leave it out")
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
-            decoded = with_details(self, [sentences[i] for i in there], src_ids, found, words)
+            decoded = pipeline.with_details(self, [sentences[i] for i in there], src_ids, found, words)
         else:
-            decoded = [translations_of(self, h, sentences[i]) for i, h in zip(there, found, strict=True)]
+            decoded = [pipeline.translations_of(self, h, sentences[i]) for i, h in zip(there, found, strict=True)]
         for index, translations in zip(there, decoded, strict=True):
             if chosen.mbr != "none":
-                translations = ranked_by_agreement(translations, chosen.mbr)
-            unknown = (UNKNOWN,) if {UNK_ID, UNKNOWN_FEATURE_ID} & {*ids[index]} else ()
+                translations = pipeline.ranked_by_agreement(translations, chosen.mbr)
+            unknown = (translation.UNKNOWN,) if {UNK_ID, UNKNOWN_FEATURE_ID} & {*ids[index]} else ()
             if len(sentences[index].strip().splitlines()) > 1:
-                unknown = (*unknown, BROKEN)
+                unknown = (*unknown, translation.BROKEN)
             if self.config.data.features_columns is not None and not has_features(sentences[index]):
-                unknown = (*unknown, FEATURELESS)
+                unknown = (*unknown, translation.FEATURELESS)
             more = (*unknown, *length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
-            results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
+            results[index] = translation.with_warnings(translations[:n_best], cut=index in cut, more=more)
             if constraints.glossary is not None and (wanted := constraints.glossary[index]):
                 results[index] = [
-                    replace(one, warnings=(*one.warnings, UNFOLLOWED))
-                    if phrases_missing(self, wanted, one.text)
+                    replace(one, warnings=(*one.warnings, translation.UNFOLLOWED))
+                    if pipeline.phrases_missing(self, wanted, one.text)
                     else one
                     for one in results[index]
                 ]
-        return with_chances(self, sentences, ids, results)
+        return pipeline.with_chances(self, sentences, ids, results)
 
     def novelty(self, sentences: Iterable[str]) -> Novelty | None:
         """Return how much of a text the model's training never had, to know before it is translated whether the model
         knows this kind of text; None for a model that was not calibrated in its training."""
-        return novelty_of(self, checked_texts("Translator", "sentences", sentences))
+        return pipeline.novelty_of(self, translation.checked_texts("Translator", "sentences", sentences))
 
     def session(self, sentence: str) -> TypingSession:
         """Encode a sentence once and return a session that completes its translation while a person types."""
@@ -337,16 +305,21 @@ class Translator(TranslationPipeline):
         """
         from nmt.decode import force
 
-        sources, targets = checked_pairs("Translator", sources, targets)
+        sources, targets = translation.checked_pairs("Translator", sources, targets)
         cut: set[int] = set()
-        src_ids = source_ids(self, sources, cut)
-        tgt_ids = [[*row, EOS_ID] for row in target_ids(self, targets)]
-        size = chosen_settings(self.config.decoding, {"batch_size": batch_size}).batch_size
+        src_ids = pipeline.source_ids(self, sources, cut)
+        tgt_ids = [[*row, EOS_ID] for row in pipeline.target_ids(self, targets)]
+        size = translation.chosen_settings(self.config.decoding, {"batch_size": batch_size}).batch_size
         forced = force(self.model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
-        tokens = source_tokens(self, sources, src_ids)
-        found = [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
+        tokens = pipeline.source_tokens(self, sources, src_ids)
+        found = [
+            pipeline.detail_of(s, self.tgt_subwords, t, f, True)
+            for s, t, f in zip(tokens, tgt_ids, forced, strict=True)
+        ]
         for index, detail in enumerate(found):
-            detail.warnings.extend([*([CUT] if index in cut else []), *number_warnings(detail.log_probs)])
+            detail.warnings.extend(
+                [*([translation.CUT] if index in cut else []), *translation.number_warnings(detail.log_probs)]
+            )
         return found
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
@@ -389,16 +362,19 @@ class Translator(TranslationPipeline):
             "a phrase of the glossary": constraints.glossary[index] if constraints.glossary is not None else [],
         }
         return tuple(
-            line for whose, wanted in texts.items() if wanted for line in lacking_in_target(self, whose, wanted)
+            line
+            for whose, wanted in texts.items()
+            if wanted
+            for line in pipeline.lacking_in_target(self, whose, wanted)
         )
 
     def _ids_of_constraints(self, constraints: Constraints, there: list[int]) -> dict[str, Any]:
         """Return the constraints of the sentences `there` as token ids, by the names of their `SearchOptions`."""
         given: dict[str, Any] = {}
         if constraints.prefixes is not None:
-            given["prefixes"] = target_ids(self, [constraints.prefixes[i] for i in there])
+            given["prefixes"] = pipeline.target_ids(self, [constraints.prefixes[i] for i in there])
         if constraints.glossary is not None:
-            given["glossary"] = [target_ids(self, constraints.glossary[i]) for i in there]
+            given["glossary"] = [pipeline.target_ids(self, constraints.glossary[i]) for i in there]
         if constraints.forbidden:
-            given["forbidden"] = [row for row in target_ids(self, constraints.forbidden) if row]
+            given["forbidden"] = [row for row in pipeline.target_ids(self, constraints.forbidden) if row]
         return given

@@ -240,8 +240,7 @@ class Memory:
 
     def counts(self, project: str) -> tuple[int, int]:
         """Return the numbers of pairs in the memory of a project, and of those that were learnt."""
-        rows = self._rows("SELECT state, count(*) FROM pairs WHERE project = ? GROUP BY state", project)
-        by_state = dict(rows)
+        by_state = dict(self._rows("SELECT state, count(*) FROM pairs WHERE project = ? GROUP BY state", project))
         learnt = by_state.get(State.LEARNT, 0)
         return learnt + by_state.get(State.STORED, 0), learnt
 

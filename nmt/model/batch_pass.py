@@ -182,8 +182,7 @@ def rounded_up(count: int) -> int:
 
 
 def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> tuple[np.ndarray, np.ndarray]:
-    """Return source ids with their boundary tokens (see `boundary_ids`), time-major and padded: [S, B], and lengths
-    [B]."""
+    """Return source ids with their boundary tokens (see `boundary_ids`), time-major, padded [S, B], and lengths [B]."""
     before, after = boundary_ids(boundaries)
     more = len(before) + len(after)
     lengths = np.array([len(s) + more for s in sentences], np.int64)

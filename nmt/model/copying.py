@@ -69,8 +69,7 @@ class Copies:
         return entries, copies, index[:, :-1], index[:, -1]
 
     def mixed(self, log_probs: np.ndarray) -> np.ndarray:
-        """Return the log-probabilities of all tokens [R, V], given those of the output layer; those of tokens with
-        neither are -inf."""
+        """Return the log-probabilities of all tokens [R, V], given the output layer's; -inf for tokens of neither."""
         vocab_size = log_probs.shape[1]
         entries, copied, _, _ = self.attended(np.full(len(self.ids), PAD_ID), vocab_size)
         row, gate = entries // vocab_size, self.gate.astype(np.float64)
@@ -219,8 +218,7 @@ class EditActions:
     def targets(self, actions: np.ndarray, source: np.ndarray) -> np.ndarray:
         """Return what is to be predicted for actions, given the source token at the pointer, in the same shape: copying
         for a replacement by the same token."""
-        copies = actions == self.tokens + source
-        return np.where(copies, actions.dtype.type(self.tokens + UNK_ID), actions)
+        return np.where(actions == self.tokens + source, actions.dtype.type(self.tokens + UNK_ID), actions)
 
     def possible(self, log_probs: np.ndarray, source: np.ndarray) -> np.ndarray:
         """Return the log-probabilities [R, count] of rows whose pointers are at the source tokens [R], in the same

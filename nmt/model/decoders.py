@@ -116,8 +116,7 @@ class ModelDecoder:
     """The decoder of a translation model, one step at a time, for sentences that come and go."""
 
     def __init__(self, network: Network, encode: Encode, threads: int, width: int = 0) -> None:
-        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for a decoder that
-        copies; otherwise 0."""
+        """Prepare the steps; `encode` encodes sentences. width: positions of the longest source if it copies, or 0."""
         self.network, self.threads, self.eos_id = network, threads, EOS_ID
         self._encode, self._positions = encode, rounded_up(width)
         step, weights = network.step_decoder, network.weights.view("decoder")
@@ -212,8 +211,7 @@ class ModelDecoder:
         return y, after | {"place": place + 1}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; missing tokens
-        are -1."""
+        """Return the best tokens of each row [R, K] and their log-probabilities, in order; missing tokens are -1."""
         network = self.network
         if self._sources is not None or network.actions is not None:
             scores = self.log_probs(outputs)
@@ -243,8 +241,7 @@ class ModelDecoder:
 
 
 class BlockDecoder:
-    """A network's decoder for the search on a GPU: a block of sentences that stay until all have ended, with K rows
-    each."""
+    """A network's decoder for search on a GPU: sentences of a block stay until all have ended, with K rows each."""
 
     def __init__(self, network: Network, source: Source, K: int) -> None:
         """Prepare the steps for encoded sentences."""

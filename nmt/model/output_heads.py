@@ -31,8 +31,7 @@ class PlainHead:
         """Return sums of the loss over the real positions (see `Device.output_loss`) of outputs y [T, B, H] or [T, B,
         H + n] with attention weights, and its gradient with respect to y or the first H columns; None in a pass without
         gradients."""
-        h = y if y.shape[-1] == self.width else self._columns(y, self.width)
-        return self._loss_of(h, batch, how)
+        return self._loss_of(y if y.shape[-1] == self.width else self._columns(y, self.width), batch, how)
 
     def _columns(self, y: Any, count: int) -> Any:
         device = self.network.device

@@ -33,8 +33,7 @@ class SourceFactors:
         return ids % self._vocab_size
 
     def beside(self, network: Network, ids: np.ndarray, x: np.ndarray, threads: int, allocate: Allocate) -> np.ndarray:
-        """Return x [S, B, E], the embeddings of the subwords of ids [S, B], followed by those of the factors: [S, B, E
-        + widths]."""
+        """Return x [S, B, E], the embeddings of ids [S, B], followed by those of the factors: [S, B, E + widths]."""
         device, parts = network.device, [x]
         for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
             table = network.weights.quantised(name) or network.weights[name]

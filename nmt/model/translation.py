@@ -13,18 +13,8 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import (
-    LIKELIHOOD,
-    BatchPass,
-    Objective,
-    RealTargets,
-    SentencePairs,
-    SortedSource,
-    pad_sources,
-    positions,
-    ready_for_nobody,
-    rounded_up,
-)
+from nmt.model import batch_pass
+from nmt.model.batch_pass import BatchPass, Objective, RealTargets, SentencePairs, SortedSource
 from nmt.model.copying import EditActions, check_device
 from nmt.model.decoders import BlockDecoder, ModelDecoder
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
@@ -98,8 +88,7 @@ class TranslationModel(Network):
         self._fill(self._shapes())
         self._has_program = not program_obstacle(self, self.encoder)
         self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
-        kind = EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead
-        self.head = kind(self)
+        self.head = (EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead)(self)
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
@@ -110,7 +99,7 @@ class TranslationModel(Network):
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
         """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""
-        return pad_sources(src_ids, self.config.encoder.boundaries)
+        return batch_pass.pad_sources(src_ids, self.config.encoder.boundaries)
 
     def encode(
         self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None, memory: Workspace | None = None
@@ -238,8 +227,8 @@ class TranslationModel(Network):
 
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
-        count = rounded_up(max(len(source.memory), objective.widest_source))
-        places = positions(self.device, source.memory, count)
+        count = batch_pass.rounded_up(max(len(source.memory), objective.widest_source))
+        places = batch_pass.positions(self.device, source.memory, count)
         return self._probe(count), {"memory": source.memory, "positions": places}
 
     def _probe(self, count: int) -> Scan:
@@ -250,14 +239,14 @@ class TranslationModel(Network):
 
     @override
     def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
-        if how.target is None or how.objective is not LIKELIHOOD or self.factors or self.positions:
+        if how.target is None or how.objective is not batch_pass.LIKELIHOOD or self.factors or self.positions:
             return batch, how, None  # more of them is computed from the batch
         if batch.tgt_out.max(initial=0) >= self.vocab_sizes["tgt"]:
             return batch, how, None  # a launch refuses it, a replay would not
         lengths = {side: frozen(getattr(batch, f"{side}_lengths"), np.int64) for side in ("src", "tgt")}
         source = SortedSource(*map(frozen, SortedSource.of(batch.src, lengths["src"])))
         tgt_in, real = frozen(batch.tgt_in), RealTargets.of(batch, _PARTS)
-        target = replace(how.target, ready=ready_for_nobody)  # all gradients are ready after the pass
+        target = replace(how.target, ready=batch_pass.ready_for_nobody)  # all gradients are ready after the pass
         numbers = PassNumbers(
             (self.number, how.label_smoothing, source.src.shape, tgt_in.shape, len(real.rows)),
             (tgt_in, *lengths.values(), *source, *real),

@@ -82,8 +82,7 @@ class SweepRun:
 
 
 def parse_grid(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the keys and values of each text `KEY.PATH=V1,V2`; commas within brackets do not separate values. Raises
-    ConfigError."""
+    """Return keys and values of texts `KEY.PATH=V1,V2`; commas in brackets separate none. Raises ConfigError."""
     found: dict[str, list[str]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -138,8 +137,7 @@ def plan(
 
 
 def _name(values: dict[str, str]) -> str:
-    """Return a folder name for a run: its settings by the last part of each key, or by whole keys if the parts are
-    ambiguous."""
+    """Return a folder name for a run: its settings by the last parts of keys, or by whole keys if those clash."""
     short = [key.rpartition(".")[2] for key in values]
     keys = short if len(set(short)) == len(short) else list(values)
     exact = ",".join(f"{key}={value}" for key, value in zip(keys, values.values(), strict=True))

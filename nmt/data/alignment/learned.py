@@ -97,8 +97,7 @@ class LearnedAlignment:
         self._diagonal = min(max(0.0, self._diagonal + _STEP * (expected - counted)), _MOST_DIAGONAL)
 
     def _table(self, cells: np.ndarray, counts: np.ndarray, given: np.ndarray) -> np.ndarray:
-        """Return the probabilities of all pairs of subwords by the counts of some cells; `given` is the subword of
-        each cell that is known."""
+        """Return the probabilities of all pairs by the counts of some cells; `given`: each cell's known subword."""
         counts = counts + _CONCENTRATION
         totals = np.bincount(given, counts)[given]
         table = np.full(self._sizes, _LEAST)

@@ -128,10 +128,8 @@ def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Seq
 
 def soft_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> np.ndarray:
     """Return the attention between words: [target words, source words + 1]; the last column is the end of the source.
-
     Attention is averaged over the subwords of a target word and summed over the subwords of a source word, so that each
-    row sums to 1. Target subwords beyond `tgt_words`, such as the end of the translation, are ignored.
-    """
+    row sums to 1. Target subwords beyond `tgt_words`, such as the end of the translation, are ignored."""
     num_src, num_tgt = max(src_words, default=-1) + 1, max(tgt_words, default=-1) + 1
     found = np.zeros((num_tgt, num_src + 1))
     for t, word in enumerate(tgt_words):

@@ -127,11 +127,9 @@ def _shift(tgt_out: np.ndarray) -> np.ndarray:
 
 
 def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:
-    """Return the order [N], by target length, in which the rows of a pool are split into batches.
-
-    Source lengths rise within one band of target lengths and fall within the next, so that a batch that spans two bands
-    does not contain both the longest and the shortest sources.
-    """
+    """Return the order [N], by target length, in which the rows of a pool are split into batches. Source lengths rise
+    within one band of target lengths and fall within the next, so that a batch that spans two bands does not contain
+    both the longest and the shortest sources."""
     band = tgt_lengths // _BAND
     return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
 
@@ -148,11 +146,8 @@ def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
 
 
 class TrainBatches:
-    """A corpus divided into batches of sentences of similar length, differently in every epoch.
-
-    An epoch depends on (seed, epoch) alone: it can be repeated, and resumed at any batch. Batches of an epoch are
-    counted from 0.
-    """
+    """A corpus divided into batches of sentences of similar length, differently in every epoch. An epoch depends on
+    (seed, epoch) alone: it can be repeated, and resumed at any batch. Batches of an epoch are counted from 0."""
 
     def __init__(
         self,
@@ -163,11 +158,9 @@ class TrainBatches:
         shuffle: bool = True,
         boundaries: str = "eos",
     ) -> None:
-        """Limit a batch to `batch_size` target tokens (EOS counted, padding not) or sentences.
-
-        `batch_type` is token or sentence; a sentence with more tokens than the limit is a batch alone. Without
-        `shuffle`, neighbouring lines stay together and every epoch is the same. For `boundaries` see `boundary_ids`.
-        """
+        """Limit a batch to `batch_size` target tokens (EOS counted, padding not) or sentences. `batch_type` is token or
+        sentence; a sentence with more tokens than the limit is a batch alone. Without `shuffle`, neighbouring lines
+        stay together and every epoch is the same. For `boundaries` see `boundary_ids`."""
         self._corpus, self._batch_size, self._by_tokens = corpus, batch_size, batch_type == "token"
         self._seed, self._shuffle, self._boundaries = seed, shuffle, boundaries
         self._src_lengths = corpus.src.lengths + sum(map(len, boundary_ids(boundaries)))
@@ -219,8 +212,7 @@ class TrainBatches:
         for pool in np.array_split(rows, max(1, round(work / (self._batch_size * _POOL_BATCHES)))):
             batches += self._cut(pool[length_order(self._src_lengths[pool], self._tgt_lengths[pool])])
         if self._shuffle:
-            order = random.permutation(len(batches))
-            batches = [batches[i] for i in order]
+            batches = [batches[i] for i in random.permutation(len(batches))]
         return batches
 
     def _cut(self, pool: np.ndarray) -> list[np.ndarray]:

@@ -232,8 +232,7 @@ def check_corpus(corpus: ParallelCorpus, corpora: "str | Sequence[CorpusConfig]"
 
 
 def _checked_tag(tag: str | None, src: Side) -> str:
-    """Return the tag of a corpus, cleaned; an empty text for none. Raises DataError if the subwords do not contain
-    it."""
+    """Return the tag of a corpus, cleaned; empty for none. Raises DataError if the subwords do not contain it."""
     found = "" if tag is None else src.clean([tag])[0]
     if tag is not None and (not found or UNK_ID in src.subwords.encode([found])[0]):
         raise DataError(
@@ -350,8 +349,7 @@ def text_bytes(source: Source, langs: Sequence[str]) -> int:
 
 
 def metered(lines: Iterable[str], name: str, size: int, show: Show) -> Iterator[str]:
-    """Yield the lines unchanged, and show about once a second how far reading is: characters relative to `size`, the
-    bytes of the files."""
+    """Yield the lines, and show about once a second how far reading is: characters relative to `size` in bytes."""
     began = shown_at = time.monotonic()
     count, read, left = 0, 0, iter(lines)
     while some := list(islice(left, _LINES)):

@@ -15,7 +15,7 @@ from typing import Any
 
 from nmt.data.corpora.language_names import exchanged_rows, is_code, is_in, is_one_side_only, language_of, script_of
 from nmt.data.corpora.looking import FILLED, LEAST, LOOKED_AT, MOST_OF, columns_advice, contradicts
-from nmt.data.corpora.sources import Part, Source, are_one_file, check_two_files, format_of
+from nmt.data.corpora.sources import CorpusPart, Source, are_one_file, check_two_files, format_of
 from nmt.data.tables.marked import usfm_doubts
 from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS
 from nmt.data.tables.sheets import doubts as sheet_doubts
@@ -36,8 +36,7 @@ _NO_LANGUAGE = frozenset({"mt"})
 
 @dataclass(frozen=True)
 class Named:
-    """A text that a user names: its path; `what`, the option or argument that names it; `side`, 0 for the source and 1
-    for the target."""
+    """A text that a user names: its path; `what`, the option or argument; `side`, 0 for source and 1 for target."""
 
     path: str
     what: str
@@ -106,8 +105,7 @@ def judged_corpus(source: Source, langs: Sequence[str]) -> list[str]:
 def ending_of(path: str) -> tuple[str, bool] | None:
     """Return the code of a language that the name of a file ends in, and whether it is an ending of its own, as in t.de
     and t.de.txt, or the last part of the name, as in train-de.txt; None if there is none."""
-    name = without_packing(path).name
-    stem, dot, last = name.rpartition(".")
+    stem, dot, last = without_packing(path).name.rpartition(".")
     while dot and last.lower() in _PROCESSED:
         stem, dot, last = stem.rpartition(".") if "." in stem else ("", "", stem)
     if dot and _ENDING.fullmatch(last):
@@ -170,7 +168,7 @@ def _line(path: str, what: str, lang: str, said: str, swapped: bool) -> str:
     return f"{path}: {what} must be {lang}, and is {said}; {advice}, or correct the languages"
 
 
-def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
+def _by_heading(part: CorpusPart, langs: Sequence[str]) -> list[str]:
     """Return the doubts about the first rows of a table of cells."""
     found, file = part.look, part.files[0]
     if found is None or part.form not in GRIDS:
@@ -195,7 +193,7 @@ def _by_heading(part: Part, langs: Sequence[str]) -> list[str]:
     ]
 
 
-def _by_first_row(part: Part) -> list[str]:
+def _by_first_row(part: CorpusPart) -> list[str]:
     """Return a doubt if the first row of a table is much shorter than the others, as headings are, or two codes."""
     rows = [[str(cell) for cell in row] for row in islice(part.rows(lenient=True), LOOKED_AT)]
     first, *others = [row for row in rows if any(row)] or [[]]
@@ -208,7 +206,7 @@ def _by_first_row(part: Part) -> list[str]:
     return [f"{part.files[0]}: the first row is read as a pair, {shown}; if it has headings, give --header yes"]
 
 
-def _by_columns(part: Part, source: Source, texts: Sequence[Sequence[str]]) -> list[str]:
+def _by_columns(part: CorpusPart, source: Source, texts: Sequence[Sequence[str]]) -> list[str]:
     """Return the doubts about columns that are not read, quotes, and several senses in a cell."""
     told = []
     file, found = part.files[0], part.look
@@ -270,7 +268,7 @@ _MANY_SENSES = 0.05
 _QUOTED, _DOUBLED = re.compile(r'\s*"([^"]|"")*"\s*'), re.compile(r'\s*"([^"]|"")*""([^"]|"")*"\s*')
 
 
-def _by_values(part: Part, texts: Sequence[Sequence[str]]) -> list[str]:
+def _by_values(part: CorpusPart, texts: Sequence[Sequence[str]]) -> list[str]:
     """Return the doubts about a side without letters, or that nearly always has the same text."""
     told = []
     for side, lines in enumerate(texts):
@@ -297,7 +295,7 @@ def valueless(lines: Sequence[str]) -> tuple[int, str | None] | None:
     return (count, most) if count >= MOST_OF * len(filled) else None
 
 
-def _place(part: Part, side: int) -> str:
+def _place(part: CorpusPart, side: int) -> str:
     """Return the name of a side of a corpus: its file, or the column of a table."""
     file = part.files[side]
     if part.form in ("lines", "usfm"):
@@ -307,7 +305,7 @@ def _place(part: Part, side: int) -> str:
     return f"{file}, column {column} ({_NAMES[side][4:]})"
 
 
-def _by_words(part: Part, texts: Sequence[Sequence[str]], langs: Sequence[str]) -> list[str]:
+def _by_words(part: CorpusPart, texts: Sequence[Sequence[str]], langs: Sequence[str]) -> list[str]:
     """Return a doubt if the sides, or those of some rows, are in the language of the other."""
     if len(texts) != 2 or len(texts[0]) < LEAST:
         return []
@@ -335,11 +333,11 @@ def _by_words(part: Part, texts: Sequence[Sequence[str]], langs: Sequence[str]) 
 def _first_lines(path: str) -> list[str]:
     """Return the first lines of a text, without those that cannot be decoded."""
     try:
-        return [str(line) for (line,) in _first_rows(Part("lines", (path,)))]
+        return [str(line) for (line,) in _first_rows(CorpusPart("lines", (path,)))]
     except NMTError:  # reported by the reader
         return []
 
 
-def _first_rows(part: Part) -> Iterator[tuple[str | None, ...]]:
+def _first_rows(part: CorpusPart) -> Iterator[tuple[str | None, ...]]:
     """Yield the first rows that are whole."""
     return (row for row in islice(part.rows(lenient=True), LOOKED_AT) if None not in row)

@@ -16,8 +16,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 def language_of(code: str) -> str | None:
-    """Return the language that a code such as de, deu, de_AT or deu_Latn stands for, by its shortest code; None if no
-    language is known by it."""
+    """Return the shortest code of the language of a code such as de, deu, de_AT or deu_Latn; None if unknown."""
     return _codes().get(re.split("[-_]", code, maxsplit=1)[0].lower())
 
 

@@ -399,8 +399,7 @@ def _columns_named(path: str, rows: _Rows, columns: tuple[Column, ...], letters:
 
 
 def _of_letters(column: Column, most: int) -> Column:
-    """Return the number of a column that a spreadsheet calls by letters, A to ZZ, if it is at most `most`; anything
-    else as it is."""
+    """Return the number of a column that a spreadsheet calls A to ZZ, if it is at most `most`; others as they are."""
     if not isinstance(column, str) or not re.fullmatch("[A-Za-z]{1,2}", column):
         return column
     number = column_of(column.upper().encode())
@@ -460,8 +459,8 @@ def _look_at_records(path: str, form: str, langs: tuple[str | None, ...], column
         counts = {pair: 0 for pair in _pairs(form, list(texts), langs)}
         for pair in counts:
             counts[pair] = sum(all(found) for fields in records for found in paired(fields, pair))
-        most = max(counts.values(), default=0)
-        kinds = [(*pair, count) for pair, count in counts.items() if count > _RARE * most]
+        least = _RARE * max(counts.values(), default=0)
+        kinds = [(*pair, count) for pair, count in counts.items() if count > least]
         if not kinds:
             wanted = " and ".join(lang for lang in langs if lang) or "pairs of known kinds"
             raise DataError(

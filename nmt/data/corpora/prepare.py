@@ -68,11 +68,9 @@ Sample = Sequence[Sequence[str]]
 def load_sides(
     data: DataConfig, notify: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
 ) -> tuple[Side, Side]:
-    """Return the source and the target side; with joint subwords both have the same Subwords object.
-
-    `notify` receives a line about each choice, `show` the progress of reading. Raises DataError if a given model is
-    missing or damaged, or the training text cannot give the requested vocabulary.
-    """
+    """Return the source and the target side; with joint subwords both have the same Subwords object. `notify` receives
+    a line about each choice, `show` the progress of reading. Raises DataError if a given model is missing or damaged,
+    or the training text cannot give the requested vocabulary."""
     settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
         src = tgt = _given_or_trained(data, settings.model_file, pair, pair, (notify, show), sample)
@@ -121,17 +119,14 @@ def _given_or_trained(
         return with_factors(data, model_file, text, notify)
     if model_file:
         return subwords_from_file(model_file)
-    symbols = tags_of(data) if data.src in sides else []
-    return auto_subwords(data.subwords, text, notify, symbols)
+    return auto_subwords(data.subwords, text, notify, tags_of(data) if data.src in sides else [])
 
 
 def with_factors(
     data: DataConfig, model_file: str | None, text: Callable[[], Iterable[str]], notify: Callable[[str], None]
 ) -> Subwords:
-    """Return subwords, loaded from a file or trained on cleaned text, for words with the factors of `data.src`.
-
-    Raises DataError: A word has another number of factors; or see `auto_subwords`.
-    """
+    """Return subwords, loaded from a file or trained on cleaned text, for words with the factors of `data.src`. Raises
+    DataError: A word has another number of factors; or see `auto_subwords`."""
     count, separator = len(data.src_factors), data.factor_separator
     try:
         if model_file:

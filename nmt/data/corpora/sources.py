@@ -42,24 +42,24 @@ class Source:
     header: bool | None = None
     sheet: str | None = None
 
-    def parts(self, langs: Sequence[str]) -> list[Part]:
-        """Return the files of the corpus in order, for the languages of both sides or of one.
-
-        Raises DataError if one is missing, or if none matches the pattern.
-        """
+    def parts(self, langs: Sequence[str]) -> list[CorpusPart]:
+        """Return the files of the corpus in order, for the languages of both sides or of one. Raises DataError if one
+        is missing, or if none matches the pattern."""
         if self.tgt_path is not None:
             files = (self.path, self.tgt_path)
-            return [Part(form_of_two(files), files[-len(langs) :], tuple(langs))]
+            return [CorpusPart(form_of_two(files), files[-len(langs) :], tuple(langs))]
         form = format_of(self.path)
         if form == "lines":
-            return [Part(form, tuple(f"{prefix}.{lang}" for lang in langs)) for prefix in self._prefixes(langs[0])]
+            return [
+                CorpusPart(form, tuple(f"{prefix}.{lang}" for lang in langs)) for prefix in self._prefixes(langs[0])
+            ]
         columns = self.columns[-len(langs) :]
         found = sorted(glob(self.path, recursive=True)) if has_magic(self.path) else [str(text_file(self.path))]
         if not found:
             raise DataError(f"{self.path}: no such file; give a pattern that matches one")
         features = self.features if len(langs) == 2 else None
         how = features, self.header, self.sheet
-        return [Part(form, (file,) * len(langs), tuple(langs), columns, *how) for file in found]
+        return [CorpusPart(form, (file,) * len(langs), tuple(langs), columns, *how) for file in found]
 
     def check(self, langs: Sequence[str]) -> None:
         """Raise DataError if a file is missing, or is both source and target, which only a corpus with a tag may be."""
@@ -138,7 +138,7 @@ def check_two_files(one: str, other: str) -> None:
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusPart:
     """Files whose rows belong together.
 
     form: lines, usfm, or the kind of table. files: The file of each side; for a table, the same file for each side.
@@ -236,7 +236,7 @@ def side_lines(path: str, side: int, langs: Sequence[str], **how: Any) -> Lines[
     return Lines(str(row[min(side, len(row) - 1)]) for row in part.rows())
 
 
-def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
+def pair_chunks(part: CorpusPart, size: int) -> Iterator[list[tuple[str, ...]]]:
     """Yield rows in lists of at most `size`. Raises DataError at the end if files differ in length."""
     rows = part.rows()
     total = 0

@@ -53,8 +53,7 @@ def grid_rows(path: str, sheet: str | None = None, lenient: bool = False) -> Ite
 
 
 def sheet_of(path: str, sheet: str | None) -> str:
-    """Return the name of the sheet to read: the named one, or the only one with cells in two columns. Raises
-    DataError."""
+    """Return the name of the sheet to read: the named one, or the only one with two columns. Raises DataError."""
     sheets = book_of(path).sheets
     found = [name for name, one in sheets.items() if sheet or one.width > 1] or list(sheets)
     if sheet is None and len(found) == 1:

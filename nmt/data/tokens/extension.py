@@ -134,8 +134,7 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
     if piece.startswith(SPACE):
         return subwords.encode([piece.replace(SPACE, " ").strip()])[0]
     marked = subwords.encode([piece])[0]
-    first = subwords.pieces(marked[:1])
-    return marked[1:] if first == [SPACE] else marked
+    return marked[1:] if subwords.pieces(marked[:1]) == [SPACE] else marked
 
 
 def _piece_field(piece: str, score: float) -> bytes:

@@ -228,8 +228,7 @@ def feature_ids(subwords: Subwords) -> tuple[int, ...]:
 
 
 def featured_ids(subwords: Subwords, lines: Sequence[str]) -> list[list[int]]:
-    """Return the ids of cleaned source lines, in which a feature that the subwords do not have is
-    UNKNOWN_FEATURE_ID."""
+    """Return the ids of cleaned source lines; a feature that the subwords lack is UNKNOWN_FEATURE_ID."""
     rows, features = subwords.encode(lines), [symbols_in(line) for line in lines]
     every = list({one for row in features for one in row})
     ids = [row[0] if len(row) == 1 else UNK_ID for row in subwords.encode([one[1:] for one in every])]

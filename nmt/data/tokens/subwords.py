@@ -55,11 +55,9 @@ class VocabularyError(DataError):
 
 
 class Subwords:
-    """A trained sentencepiece model. Ids 0 to 3 are always padding, unknown, BOS and EOS.
-
-    A model from elsewhere may number its tokens differently or lack some of the four: its ordinary tokens then follow
-    from 4 on, in their order.
-    """
+    """A trained sentencepiece model. Ids 0 to 3 are always padding, unknown, BOS and EOS. A model from elsewhere may
+    number its tokens differently or lack some of the four: its ordinary tokens then follow from 4 on, in their
+    order."""
 
     def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
         """Load a model from what `model_bytes` returned; `where` begins the message of a DataError if it is damaged."""
@@ -115,10 +113,8 @@ class Subwords:
         return int(self._from_model[number])
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each row of ids. The four special ids are skipped.
-
-        The text has no line break and no other control character. Raises IndexError for an id outside the vocabulary.
-        """
+        """Return the text of each row of ids. The four special ids are skipped. The text has no line break and no other
+        control character. Raises IndexError for an id outside the vocabulary."""
         kept = [[int(self._to_model[i]) for i in row if i > EOS_ID] for row in rows]
         return [BREAKS.sub(" ", text) for text in _each(self._processor.decode, kept)]
 
@@ -221,9 +217,7 @@ class _Sentences:
 def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
     """Yield all sentences, or a random sample of `size` if there are more: each is equally likely to be in it (Li 1994,
     algorithm L: random numbers are drawn for the gaps between replacements, not for each sentence).
-
-    sentencepiece can sample, too, but draws other sentences in each process, whatever its seed.
-    """
+    The sampling of sentencepiece draws other sentences in each process, whatever its seed."""
     left = iter(sentences)
     kept = list(islice(left, size))
     draw = Random(1)
@@ -261,8 +255,7 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
 
 
 def _each(work: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any]:
-    """Return the library's result for each row; it starts threads for a list, unless that is short or the system gives
-    no thread."""
+    """Return the library's result for each row; it starts threads for a long list, if the system gives some."""
     if len(rows) >= _FEW_SENTENCES:
         try:
             return list(work(list(rows)))

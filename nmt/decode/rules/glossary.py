@@ -67,10 +67,8 @@ def _ends_in(said: Phrase, phrase: Phrase) -> bool:
 
 class Glossary(Rule):
     """A bonus for each wanted phrase, which its tokens earn in equal shares, taken back where the phrase is left off; a
-    phrase counts once. phrases[n] are those of sentence n; empty ones are omitted.
-
-    A phrase is some nats less probable than the model's own choice, however many tokens it has: a bonus for each token
-    would be too much for long ones."""
+    phrase counts once. phrases[n] are those of sentence n; empty ones are omitted. A phrase is some nats less probable
+    than the model's own choice, however many tokens it has: a bonus for each token would be too much for long ones."""
 
     reweights = True
 

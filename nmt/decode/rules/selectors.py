@@ -24,10 +24,8 @@ the new rows. Rows of a sentence are adjacent, sentences stay in order."""
 
 class CandidateSelector:
     """Keeps the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
-    Other selectors derive from it.
-
-    A compiled loop does the same. The log-probabilities of all tokens are never stored.
-    """
+    Other selectors derive from it. A compiled loop does the same. The log-probabilities of all tokens are never
+    stored."""
 
     def start(self, first: Beam) -> Beam:
         """Return the first beam of this selector, given one with an empty hypothesis per sentence."""
@@ -136,11 +134,9 @@ def continuations(
 
 
 class SamplingSelector(RuledSelector):
-    """Draw the next token of each row from the model's distribution; a sentence has `count` rows.
-
-    A random number is a function of the seed, the source tokens, the index of the sample and the step: neither batches
-    nor threads nor the order of the sentences change a sample.
-    """
+    """Draw the next token of each row from the model's distribution; a sentence has `count` rows. A random number is a
+    function of the seed, the source tokens, the index of the sample and the step: neither batches nor threads nor the
+    order of the sentences change a sample."""
 
     def __init__(
         self,

@@ -61,8 +61,7 @@ def named_cells(config: Config) -> dict[str, str]:
 
 
 def check_allowed(cells: Any) -> tuple[str, ...]:
-    """Return the names of modules that may be imported for a model. Raises ConfigError if `cells` is no list of module
-    names."""
+    """Return the names of modules that may be imported for a model. Raises ConfigError if `cells` is no such list."""
     is_list = isinstance(cells, list | tuple)
     wrong = [name for name in cells if not isinstance(name, str) or not _NAME.fullmatch(name)] if is_list else [cells]
     if wrong:

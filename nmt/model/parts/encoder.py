@@ -136,8 +136,7 @@ class Bridge:
     """
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
-        """Make the bridge; `options` are those of `Scan`. Raises ConfigError if states of different sizes are to be
-        copied."""
+        """Make the bridge; `options`: see `Scan`. Raises ConfigError if states of different sizes are to be copied."""
         kind = config.decoder.init_hidden
         self.of_mean = config.decoder.init_from == "mean" and kind != "zero"
         self.device = options.get("device") or cpu()

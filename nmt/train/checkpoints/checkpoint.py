@@ -14,26 +14,8 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.model.parts.cells import equations_of
-from nmt.storage.model_folder import (
-    BEGUN_NAME,
-    BEST_NAME,
-    CHECKPOINT_SUFFIX,
-    CONFIDENCE_NAME,
-    CONFIG_NAME,
-    FORMER_NAME,
-    LAST_NAME,
-    OPTIMIZER_PREFIX,
-    PARAMS_PREFIX,
-    RAW_PREFIX,
-    SHORTLIST_NAME,
-    SUBWORD_NAMES,
-    checkpoint_names,
-    load_folder_config,
-    numbered_checkpoint,
-    numbered_checkpoints,
-    read_checkpoint,
-    save_calibration,
-)
+from nmt.storage import model_folder
+from nmt.storage.model_folder import BEGUN_NAME, BEST_NAME, CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, numbered_checkpoint
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.storage.trained_settings import check_settings
 from nmt.system.files import explain, link_onto, new_folder, remedy, writing
@@ -60,12 +42,12 @@ def save_checkpoint(
     that fails: the previous file is unchanged and no temporary file remains. `optimizer`: its arrays by name, none for
     a checkpoint that only translates; `metadata`: values that JSON can represent; `raw`: the parameters that were
     averaged, if `params` are an average."""
-    groups = {PARAMS_PREFIX: params, OPTIMIZER_PREFIX: optimizer, RAW_PREFIX: raw or {}}
+    groups = {PARAMS_PREFIX: params, model_folder.OPTIMIZER_PREFIX: optimizer, model_folder.RAW_PREFIX: raw or {}}
     tensors = {prefix + name: array for prefix, arrays in groups.items() for name, array in arrays.items()}
     try:
         write_tensors(path, tensors, metadata)
     except OSError as error:
-        there = [name + CHECKPOINT_SUFFIX for name in checkpoint_names(path.parent)]
+        there = [name + model_folder.CHECKPOINT_SUFFIX for name in model_folder.checkpoint_names(path.parent)]
         kept = f"it was not saved, {', '.join(there[:3])} was" if there else "nothing was saved"
         kept = "the previous checkpoint is intact" if path.exists() else kept
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {kept}: {remedy(error)}") from error
@@ -82,15 +64,14 @@ class Checkpoint(NamedTuple):
 
 
 def read_whole(path: Path) -> Checkpoint:
-    """Return everything in a checkpoint. Raises CheckpointError if the file is missing, truncated, damaged, or not a
-    checkpoint of nmt."""
-    tensors, metadata = read_checkpoint(path)
+    """Return everything in a checkpoint. Raises CheckpointError if the file is missing, damaged, or not of nmt."""
+    tensors, metadata = model_folder.read_checkpoint(path)
 
     def of(prefix: str, new: str = "") -> dict[str, np.ndarray]:
         return {new + key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
 
-    params, raw = of(PARAMS_PREFIX, PARAMS_PREFIX), of(RAW_PREFIX, PARAMS_PREFIX)
-    return Checkpoint(params, of(OPTIMIZER_PREFIX), raw, metadata)
+    params, raw = of(PARAMS_PREFIX, PARAMS_PREFIX), of(model_folder.RAW_PREFIX, PARAMS_PREFIX)
+    return Checkpoint(params, of(model_folder.OPTIMIZER_PREFIX), raw, metadata)
 
 
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
@@ -131,14 +112,14 @@ class CheckpointManager:
     def begin(self) -> None:
         """Record that a new run begins: checkpoints of an earlier run in the folder do not belong to it."""
         if self._ranks.rank == 0:
-            for name in (FORMER_NAME, CONFIDENCE_NAME):
+            for name in (model_folder.FORMER_NAME, model_folder.CONFIDENCE_NAME):
                 self.last_path.with_name(name).unlink(missing_ok=True)
             self._begun_path.touch()
 
     def save_last(self) -> None:
         """Write the checkpoint from which a run can resume. Raises CheckpointError if the disk is full."""
         if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
-            _link(self.last_path, self.last_path.with_name(FORMER_NAME))
+            _link(self.last_path, self.last_path.with_name(model_folder.FORMER_NAME))
         self._save(self.last_path, with_optimizer=True)
         if self._ranks.rank == 0:
             self._begun_path.unlink(missing_ok=True)
@@ -146,15 +127,15 @@ class CheckpointManager:
         self._saved_at = time.monotonic()
 
     def save_validated(self, score: float, calibration: Calibration | None, *, is_best: bool) -> None:
-        """Write the checkpoints that are due after a validation. Raises CheckpointError if the disk is full.
-
-        The best is written first: if the run is killed in between, it resumes before this validation and writes the
-        same best again. In the other order, the last would refer to a best that was never written.
-        """
+        """Write the checkpoints that are due after a validation. Raises CheckpointError if the disk is full. The best
+        is written first: if the run is killed in between, it resumes before this validation and writes the same best
+        again. In the other order, the last would refer to a best that was never written."""
         if is_best:
             self._save(self.best_path, with_optimizer=False)
             if calibration is not None and not self._ranks.rank:
-                save_calibration(self.best_path.with_name(CONFIDENCE_NAME), calibration, {"subwords": self._digest})
+                model_folder.save_calibration(
+                    self.best_path.with_name(model_folder.CONFIDENCE_NAME), calibration, {"subwords": self._digest}
+                )
         dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
         for path in dropped if self._ranks.rank == 0 else ():
@@ -186,7 +167,7 @@ class CheckpointManager:
         self._save(newest, with_optimizer=False)
         if self._ranks.rank:
             return []
-        found = numbered_checkpoints(folder, "last")
+        found = model_folder.numbered_checkpoints(folder, "last")
         return [*found[: found.index(newest)], *found[found.index(newest) + keep :]]
 
     def _numbered(self, update: int) -> Path:
@@ -228,18 +209,16 @@ def _link(existing: Path, path: Path) -> None:
         ) from error
 
 
-_BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), SHORTLIST_NAME, CONFIDENCE_NAME)
+_BESIDE = (CONFIG_NAME, *model_folder.SUBWORD_NAMES.values(), model_folder.SHORTLIST_NAME, model_folder.CONFIDENCE_NAME)
 
 
 def newest_checkpoints(folder: Path, count: int) -> list[Path]:
     """Return the `count` newest numbered checkpoints. Raises CheckpointError if there are fewer."""
-    found = numbered_checkpoints(folder, "last")
-    return _enough(folder, found, count, "last")
+    return _enough(folder, model_folder.numbered_checkpoints(folder, "last"), count, "last")
 
 
 def best_checkpoints(folder: Path, count: int) -> list[Path]:
-    """Return the `count` best numbered checkpoints, by the ranking in the last checkpoint. Raises CheckpointError if
-    there are fewer."""
+    """Return the `count` best checkpoints, as the last one ranks them. Raises CheckpointError if there are fewer."""
     _, content = map_tensors(folder / LAST_NAME, "none")
     ranked = TrainingState.from_dict(content.get("state", {})).kept
     found = [path for _, update in ranked if (path := numbered_checkpoint(folder, "best", update)).is_file()]
@@ -288,7 +267,7 @@ def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
     """Write a model folder whose only checkpoint is the mean of `paths`; the other files are copied from `folder`. The
     folder appears only when it is complete. Raises CheckpointError if a checkpoint is not usable, or `out` is not empty
     or cannot be written."""
-    config = load_folder_config(folder)
+    config = model_folder.load_folder_config(folder)
     params, content = average_checkpoints(paths)
     for path in paths:
         check_settings(folder / CONFIG_NAME, config, path, map_tensors(path, "none")[1])

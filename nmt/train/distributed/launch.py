@@ -22,10 +22,8 @@ def launched_size(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def join_ranks() -> Ranks:
-    """Join the processes that a launcher started with this one.
-
-    Raises DeviceError if they cannot be joined: each would train alone into the same folder.
-    """
+    """Join the processes that a launcher started with this one. Raises DeviceError if they cannot be joined: each would
+    train alone into the same folder."""
     size = launched_size()
     if size == 1:
         return Ranks()

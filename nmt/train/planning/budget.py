@@ -49,10 +49,8 @@ class Pace:
 
 
 def seconds_of(budget: str) -> float:
-    """Return the seconds of a duration such as `2h`, `90m`, `1h30m`, `45min` or `600s`.
-
-    Raises ConfigError if it is something else, or less than half a minute.
-    """
+    """Return the seconds of a duration such as `2h`, `90m`, `1h30m`, `45min` or `600s`. Raises ConfigError if it is
+    something else, or less than half a minute."""
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", budget)
     if not parts or "".join(f"{n}{unit}" for n, unit in parts) != re.sub(r"\s", "", budget):
         raise ConfigError(f"budget: must be a time such as 2h, 90m or 1h30m, got {budget!r}")

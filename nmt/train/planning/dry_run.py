@@ -86,10 +86,8 @@ class DryRun:
         self._updater.update_with(batch, self._number, self.schedule.learning_rate(self._number))
 
     def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
-        """Time updates as at the start of training, after some for warm-up.
-
-        It stops early after `seconds`, but not before the warm-up and three updates are done.
-        """
+        """Time updates as at the start of training, after some for warm-up. It stops early after `seconds`, but not
+        before the warm-up and three updates are done."""
         updates_to_do = self._endless()
         for _ in range(warm_up):
             self._update(next(updates_to_do))

@@ -44,10 +44,8 @@ MOST_BETWEEN = 2000
 
 def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     """Return the settings with numbers for updates, warm-up and validation_freq for this corpus and these batches, and
-    with the learning rate scaled to the batches per update.
-
-    Raises ConfigError if the warm-up is longer than the run that the corpus allows.
-    """
+    with the learning rate scaled to the batches per update. Raises ConfigError if the warm-up is longer than the run
+    that the corpus allows."""
     a_pass = dealing.num_updates(1)
     at_most = settings.epochs * a_pass
     updates = settings.updates
@@ -73,8 +71,7 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
 
 
 def usual_updates(settings: TrainingConfig, a_pass: int) -> int:
-    """Return the updates that make `auto_epochs` over a corpus of `a_pass` updates, to the nearest hundred: easy to
-    remember."""
+    """Return the updates that make `auto_epochs` over a corpus of `a_pass` updates, to the nearest hundred."""
     return max(LEAST_UPDATES, round(settings.auto_epochs * a_pass / 100) * 100)
 
 

@@ -261,11 +261,9 @@ class Loop:
             )
 
     def _validate(self) -> None:
-        """Score the model; record, report and save the result.
-
-        The state does not change before the scores are known: a resumed run repeats a validation that Interrupted
-        ended. Raises NMTError, without saving, if the loss has exploded.
-        """
+        """Score the model; record, report and save the result. The state does not change before the scores are known: a
+        resumed run repeats a validation that Interrupted ended. Raises NMTError, without saving, if the loss has
+        exploded."""
         parts, state, metric = self.parts, self.state, self.settings.metric
         began, former = time.monotonic(), self._validation_seconds
         with parts.watch.measure("validation"), averaged(parts.average):
@@ -355,10 +353,8 @@ class Reporter:
         self._validated_update = 0
 
     def add(self, batches: UpdateBatches, stats: LossStats, seconds: float) -> None:
-        """Add an update that was not skipped; `seconds` is the duration of its training step alone.
-
-        The time of a run's first update is not counted, since it compiles or loads the kernels.
-        """
+        """Add an update that was not skipped; `seconds` is the duration of its training step alone. The time of a run's
+        first update is not counted, since it compiles or loads the kernels."""
         found = {"updates": 1, "nll": stats.nll, "loss": stats.loss, "correct": stats.correct, "tokens": stats.tokens}
         if self._is_warm:
             found |= {"src": batches.num_src_tokens, "tgt": stats.tokens, "seconds": seconds}

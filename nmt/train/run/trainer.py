@@ -21,16 +21,8 @@ from nmt.inference.translator import Translator
 from nmt.model.parts.cells import named_cells
 from nmt.rnn.cores import default_threads
 from nmt.rnn.devices import choose_device, resolved_dtype
-from nmt.storage.model_folder import (
-    BEST_NAME,
-    CONFIG_NAME,
-    LAST_NAME,
-    PARAMS_PREFIX,
-    load_folder_config,
-    read_checkpoint,
-    set_params,
-    subwords_digest,
-)
+from nmt.storage import model_folder
+from nmt.storage.model_folder import BEST_NAME, CONFIG_NAME, LAST_NAME, PARAMS_PREFIX
 from nmt.train.checkpoints.checkpoint import CheckpointManager, Trained
 from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
@@ -55,7 +47,7 @@ def check_same_text(saved: SavedRun, task: Task) -> None:
     """Raise CheckpointError if a run would go on with other subwords, or with another training text. A text that moved
     is the same one, and settings that select other pairs of it may change."""
     state, changes, folder = saved.state, saved.changes, saved.path.parent
-    if saved.content.metadata["subwords"] != subwords_digest(*task.subwords):
+    if saved.content.metadata["subwords"] != model_folder.subwords_digest(*task.subwords):
         raise CheckpointError(
             f"{saved.path}: must have been trained with the subwords next to it, got others; "
             "restore the .spm files that belong to it"
@@ -81,7 +73,7 @@ def _are_same(before: list[int], now: list[int]) -> bool:
 def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
     """Restore the parts of this run from a saved run that `check_same_text` accepts, and log what has changed."""
     content = saved.content
-    set_params(parts.model, content.raw or content.params, saved.path)
+    model_folder.set_params(parts.model, content.raw or content.params, saved.path)
     if parts.average is not None and content.raw:
         arrays = {key.removeprefix(PARAMS_PREFIX): array for key, array in content.params.items()}
         parts.average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
@@ -134,8 +126,7 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
 
 
 def _with_former(config: Config, former: Config, keys: Sequence[str]) -> Config:
-    """Return settings whose values of these keys are the former ones where they are of the training; texts may have
-    moved."""
+    """Return settings with the former values of those keys that are of the training; texts may have moved."""
     values, before = config.to_dict(), former.training.to_dict()
     values["training"] |= {name: value for name, value in before.items() if f"training.{name}" in keys}
     return config_from_dict(values, trained=True)
@@ -227,7 +218,7 @@ class Trainer:
                     check_same_text(saved, task)
                 parts = self._set_up(task, saved, log, watch)
                 self._check_same_inputs(parts, task)
-                former = load_folder_config(self.folder) if saved is not None else None
+                former = model_folder.load_folder_config(self.folder) if saved is not None else None
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
                     log.line(f"settings: {self.folder / CONFIG_NAME}")
@@ -260,7 +251,7 @@ class Trainer:
         mine = {
             "settings": self.config.model_dump(exclude={"threads"}),
             "training text": task.fingerprint,
-            "subwords": subwords_digest(*task.subwords),
+            "subwords": model_folder.subwords_digest(*task.subwords),
             "checkpoint": (parts.state.update, parts.state.position),
         }
         for rank, others in enumerate(self._ranks.all_gather(mine)):
@@ -274,7 +265,7 @@ class Trainer:
     def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
         """Make or restore all parts of the run, and describe them in the log."""
         config, threads = self.config, self._num_threads
-        digest = subwords_digest(*task.subwords)
+        digest = model_folder.subwords_digest(*task.subwords)
         model = task.build_model(self._device)
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
@@ -408,8 +399,8 @@ class Trainer:
         best = parts.checkpoints.best_path
         if parts.state.best_update:
             # Rank 0 arrives here after it has written the file.
-            tensors, _ = self._ranks.first_then_others(lambda: read_checkpoint(best, prefix=PARAMS_PREFIX))
-            set_params(parts.model, tensors, best)
+            tensors, _ = self._ranks.first_then_others(lambda: model_folder.read_checkpoint(best, prefix=PARAMS_PREFIX))
+            model_folder.set_params(parts.model, tensors, best)
         with averaged(None if parts.state.best_update else parts.average):
             scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}

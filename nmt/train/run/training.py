@@ -84,8 +84,7 @@ def train(
     if budget is not None:
         seconds_of(budget)  # raises before anything is read
     whole = dict(changes or {})
-    table = _table(columns, header, sheet)
-    texts = _texts(src, tgt, dev, output, table) if config is None else None
+    texts = _texts(src, tgt, dev, output, _table(columns, header, sheet)) if config is None else None
     if texts is None:
         given = {"src": src, "tgt": tgt, "dev": dev, "columns": columns, "header": header, "sheet": sheet}
         for name, value in given.items():

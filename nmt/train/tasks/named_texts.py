@@ -64,8 +64,7 @@ class Texts:
         return (found[2], found[3]) if is_known else None
 
     def in_order_of(self, langs: tuple[str, str], tell: Callable[[str], None]) -> Texts:
-        """Return the same for these languages: two files that are named by them in the other order are exchanged, which
-        `tell` says."""
+        """Return the same for these languages: files named the other way round are exchanged, which `tell` says."""
         if self._endings != langs[::-1]:
             return replace(self, given=langs)
         files = self.files[::-1]

@@ -14,21 +14,8 @@ from nmt.config import Config, dump_config, load_config
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, DataError, NMTError
 from nmt.model.parts.cells import check_cells, named_cells
-from nmt.storage.model_folder import (
-    BEGUN_NAME,
-    BEST_NAME,
-    CONFIG_NAME,
-    FORMER_NAME,
-    LAST_NAME,
-    LOG_NAME,
-    METRICS_NAME,
-    SUBWORD_NAMES,
-    checkpoint_names,
-    load_folder_config,
-    load_subwords,
-    save_subwords,
-    subword_names,
-)
+from nmt.storage import model_folder
+from nmt.storage.model_folder import BEGUN_NAME, BEST_NAME, CONFIG_NAME, FORMER_NAME, LAST_NAME, LOG_NAME, METRICS_NAME
 from nmt.system.files import explain, lock_alone, open_folder, remove_temporaries, write_bytes, writing
 from nmt.system.notices import Show, tell_nobody
 from nmt.system.paths import exists
@@ -63,11 +50,9 @@ def made_folder(folder: Path) -> int:
 
 @contextlib.contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
-    """Create the folder if needed and lock it against other runs within the block.
-
-    Only temporary files of killed runs are removed, never a file that the user put there. Raises CheckpointError if the
-    folder cannot be made, another run uses it, or it contains files that did not come from a run.
-    """
+    """Create the folder if needed and lock it against other runs within the block. Only temporary files of killed runs
+    are removed, never a file that the user put there. Raises CheckpointError if the folder cannot be made, another run
+    uses it, or it contains files that did not come from a run."""
     check_own(folder)
     handle = made_folder(folder)
     try:
@@ -76,7 +61,7 @@ def own_folder(folder: Path) -> Iterator[None]:
                 f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
                 "wait for it or choose another one"
             )
-        ours = [LAST_NAME, BEST_NAME, *SUBWORD_NAMES.values()]
+        ours = [LAST_NAME, BEST_NAME, *model_folder.SUBWORD_NAMES.values()]
         found = [name for name in ours if exists(folder / name)]
         if found and not exists(folder / CONFIG_NAME):
             raise CheckpointError(
@@ -93,7 +78,7 @@ def own_folder(folder: Path) -> Iterator[None]:
 def check_own(folder: Path) -> None:
     """Raise CheckpointError if a folder contains other files and no run, or settings that are not of nmt-train. Files
     of a run that did not begin, hidden and empty files and what a shell or a batch system logs may be there."""
-    if checkpoint_names(folder) or _has_log(folder):
+    if model_folder.checkpoint_names(folder) or _has_log(folder):
         return
     try:
         there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
@@ -133,11 +118,9 @@ def _is_filled(entry: os.DirEntry[str]) -> bool:
 
 
 def check_trainable(config: Config) -> None:
-    """Check the settings of a run before anything is read or made.
-
-    Cells that the settings name by dotted path are imported: the user who trains has named them. Raises ConfigError if
-    the compute_dtype is too coarse for training, or a cell cannot be made.
-    """
+    """Check the settings of a run before anything is read or made. Cells that the settings name by dotted path are
+    imported: the user who trains has named them. Raises ConfigError if the compute_dtype is too coarse for training, or
+    a cell cannot be made."""
     if config.compute_dtype == "int8":
         raise ConfigError(
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
@@ -192,7 +175,7 @@ def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tupl
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder belongs to this run
     src, tgt = _new_sides(config, notify, show)
-    save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
+    model_folder.save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
     return src, tgt
 
 
@@ -248,15 +231,15 @@ def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
     """Return the sides with the subwords in the folder, if these belong to this run: a checkpoint fits no others."""
     if not (exists(folder / LAST_NAME) or exists(folder / FORMER_NAME) or _has_same_subwords(config, folder)):
         return None
-    return _sides(config, load_subwords(folder, joint=config.data.subwords.joint))
+    return _sides(config, model_folder.load_subwords(folder, joint=config.data.subwords.joint))
 
 
 def _has_same_subwords(config: Config, folder: Path) -> bool:
     """Return whether a run that never reached a checkpoint left subwords trained with the same settings."""
-    names = subword_names(joint=config.data.subwords.joint)
+    names = model_folder.subword_names(joint=config.data.subwords.joint)
     if not all((folder / name).is_file() for name in (CONFIG_NAME, *names)):
         return False
-    there = load_folder_config(folder)
+    there = model_folder.load_folder_config(folder)
     left, wanted = there.data, config.data
     start = "load_model", "extend_vocabulary"
     if any(getattr(there.training, key) != getattr(config.training, key) for key in start):
@@ -266,9 +249,8 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
 
 
 def _check_no_model(folder: Path) -> None:
-    """Raise CheckpointError if a folder contains a model but no checkpoint to resume from: training would overwrite
-    it."""
-    there = checkpoint_names(folder)
+    """Raise CheckpointError if a folder has a model but no checkpoint to resume from: training would overwrite it."""
+    there = model_folder.checkpoint_names(folder)
     goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
     if there and not goes_on:
         raise CheckpointError(

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 
 class Task:
-    """A training corpus, with the model, batches and metrics that go with it; several readers share the pairs of
-    data.train."""
+    """A training corpus, with its model, batches and metrics; several readers share the pairs of data.train."""
 
     def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         self.config, self._src, self._tgt = config, src, tgt
@@ -158,8 +157,7 @@ class Task:
     def test(
         self, model: TranslationModel, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> dict[str, Score]:
-        """Return the scores of the model's translations of data.test; empty if that is not configured. Called by all
-        ranks."""
+        """Return the scores of the translations of data.test; empty if that is not configured. Called by all ranks."""
         if self._test is None:
             return {}
         translator = Translator(model, *self.subwords, self.config, num_threads)

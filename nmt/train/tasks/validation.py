@@ -125,12 +125,9 @@ def translations(
 
 
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
-    """Return whether `scores` improve on `best` by `metric`, or by the loss if that is equal.
-
-    Equal scores are rare in practice, but a small task reaches 100 BLEU long before training has converged; and BLEU
-    below 1 is noise, of models that have just begun to learn. NaN is never better, and any other score is better than
-    none.
-    """
+    """Return whether `scores` improve on `best` by `metric`, or by the loss if that is equal. Equal scores are rare in
+    practice, but a small task reaches 100 BLEU long before training has converged; and BLEU below 1 is noise, of models
+    that have just begun to learn. NaN is never better, and any other score is better than none."""
     score = scores[metric]
     if math.isnan(score) or not best:
         return not math.isnan(score)

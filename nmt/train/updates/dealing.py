@@ -67,11 +67,8 @@ class Dealing:
         return -(-self.batches.num_batches(epoch) // self.size)
 
     def left(self, state: TrainingState) -> Iterator[UpdateBatches]:
-        """Yield the updates that remain in the state's epoch.
-
-        Earlier runs with another number of ranks may have used batches in updates of other sizes (see
-        `TrainingState.dealt`); each batch is still used once per epoch.
-        """
+        """Yield the updates that remain in the state's epoch. Earlier runs with another number of ranks may have used
+        batches in updates of other sizes (see `TrainingState.dealt`); each batch is still used once per epoch."""
         rest = list(range(self.batches.num_batches(state.epoch)))
         for size, used in state.dealt:
             rest = sorted([number for group in self._groups(state.epoch, rest, size) for number in group][used:])

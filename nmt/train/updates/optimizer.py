@@ -135,10 +135,8 @@ def make_optimizer(
 
 
 def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match a pattern of `training.freeze`.
-
-    Raises ConfigError where a pattern matches none, or together they match all.
-    """
+    """Return the names that match a pattern of `training.freeze`. Raises ConfigError where a pattern matches none, or
+    together they match all."""
     every = list(names)
     found: set[str] = set()
     for pattern in patterns:
@@ -160,10 +158,7 @@ def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = N
 
 
 def clip_scale(norm: float, limit: float | None) -> float:
-    """Return the factor for the gradients that limits their norm to `limit`.
-
-    Pascanu et al. 2013, algorithm 1.
-    """
+    """Return the factor for the gradients that limits their norm to `limit`. Pascanu et al. 2013, algorithm 1."""
     if limit is None or norm <= limit:
         return 1.0
     return limit / norm
