@@ -201,10 +201,8 @@ def write_errors(name: str) -> Iterator[None]:
 
 
 def check_page(output: str, earlier: str) -> None:
-    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text.
-
-    earlier: What may be replaced, `an earlier report`.
-    """
+    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text. earlier: What
+    may be replaced, `an earlier report`."""
     try:
         if output == STDOUT or not is_file(Path(output)):
             return

@@ -55,7 +55,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """A range of rows of a file: from `first` up to but not including `end`."""
 
     path: Path
@@ -92,14 +92,14 @@ class _Errors:
         self.first = self.first or next(filter(None, errors), "")
 
 
-def _translate_text(part: Part, stream: BinaryIO, work: Work, errors: _Errors) -> None:
+def _translate_text(part: TablePart, stream: BinaryIO, work: Work, errors: _Errors) -> None:
     lines = islice(read_lines(part.path), part.first, part.end)
     while chunk := list(islice(lines, work.size)):
         for text in work.translate(cast(list[Any], chunk)).texts:
             stream.write(text.encode() + b"\n")
 
 
-def _translate_json(part: Part, stream: BinaryIO, work: Work, errors: _Errors) -> None:
+def _translate_json(part: TablePart, stream: BinaryIO, work: Work, errors: _Errors) -> None:
     """Translate JSON lines. A line that is not an object becomes an object with an error; objects keep their fields."""
     lines, columns = islice(_raw_lines(part.path), part.first, part.end), work.columns
     while chunk := list(islice(lines, work.size)):
@@ -139,7 +139,7 @@ def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
     return record, ""
 
 
-def _translate_parquet(part: Part, temporary: Path, work: Work, errors: _Errors) -> None:
+def _translate_parquet(part: TablePart, temporary: Path, work: Work, errors: _Errors) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -282,11 +282,9 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
 
 @dataclass(frozen=True)
 class Work:
-    """Options for translating rows.
-
-    form: The format of all files, one of FORMATS; None detects it by their names. columns: Column names of tables.
-    translate: Translates a list of rows. size: Number of rows at a time. langs: The codes of the model's languages.
-    """
+    """Options for translating rows. form: The format of all files, one of FORMATS; None detects it by their names.
+    columns: Column names of tables. translate: Translates a list of rows. size: Number of rows at a time. langs: The
+    codes of the model's languages."""
 
     form: str | None
     columns: Columns
@@ -378,7 +376,7 @@ def _translate(task: Task, work: Work) -> int:
         raise DataError(
             f"{target}: must end as INPUT does, got {form} in a file for {other}; the output has the form of INPUT"
         )
-    part, errors = Part(task.source, first, end), _Errors()
+    part, errors = TablePart(task.source, first, end), _Errors()
     with write_errors(str(target)), replacing(target) as temporary:
         if form == "parquet":
             _translate_parquet(part, temporary, work, errors)

@@ -63,12 +63,9 @@ _NEIGHBOUR = 2.5
 
 @dataclass(frozen=True)
 class Point:
-    """One row of `python recipes/four_sizes.py`: means over its seeds.
-
-    kind: Name of the text. minutes: Of one core. bleu, chrf: Of sentences that were not read; held_out: of the 5 % that
-    training holds out; elsewhere: of another kind of text, None where there was none. right: Percentage of right words,
-    for lists of words.
-    """
+    """One row of `python recipes/four_sizes.py`: means over its seeds. kind: Name of the text. minutes: Of one core.
+    bleu, chrf: Of sentences that were not read; held_out: of the 5 % that training holds out; elsewhere: of another
+    kind of text, None where there was none. right: Percentage of right words, for lists of words."""
 
     kind: str
     pairs: int
