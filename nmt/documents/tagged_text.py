@@ -299,8 +299,7 @@ def loose_passage(text: str, splitter: passage.Splitter | None, *, is_lines: boo
     cuts = re.compile(f"({marks or '(?!)'})")
     tokens: list[Token] = []
     for token in with_accelerators(inline_tokens(text)) if is_lines else inline_tokens(text):
-        pieces = cuts.split(token.raw) if token.kind == "text" else [token.raw]
-        for n, piece in enumerate(pieces):
+        for n, piece in enumerate(cuts.split(token.raw) if token.kind == "text" else [token.raw]):
             kind = "alone" if n % 2 else token.kind
             tokens += [replace(token, kind=kind, raw=piece, is_lines=is_lines)] if piece else []
     return tagged_passage(tokens, splitter)

@@ -106,8 +106,7 @@ class LoadedModel(ModelFacts):
         params, content = map_tensors(self.path, model_folder.PARAMS_PREFIX)
         if content["checksums"] != self.content["checksums"]:
             raise CheckpointError(f"{self.path}: must have the parameters of the model, got others; load it again")
-        facts = {one.name: getattr(self, one.name) for one in fields(ModelFacts)}
-        return SavedModel(**facts | changes, params=params)
+        return SavedModel(**{one.name: getattr(self, one.name) for one in fields(ModelFacts)} | changes, params=params)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -450,5 +450,4 @@ def _cut(name: Path, number: int, count: int) -> Path:
     """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`. Sorted names are in the
     order of the parts."""
     ending = "".join(name.suffixes[-2:] if name.suffix == ".gz" else name.suffixes[-1:])
-    stem = name.name.removesuffix(ending)
-    return name.with_name(f"{stem}-{number + 1:05}-of-{count:05}{ending}")
+    return name.with_name(f"{name.name.removesuffix(ending)}-{number + 1:05}-of-{count:05}{ending}")

@@ -71,8 +71,7 @@ class Paragraph:
         self._content, self._whole = content, whole
         self._prefix = xml_places.prefix_of(content, whole)
         self.start, self.end = whole.start, whole.end
-        has_runs = whole.space in WORD + DRAWING
-        reader = RunReader(whole, content) if has_runs else MixedReader(whole, content, raised)
+        reader = RunReader(whole, content) if whole.space in WORD + DRAWING else MixedReader(whole, content, raised)
         self._pieces = [*reader.pieces]
         pair(self._pieces)
         self._base: Look | None = reader.base
