@@ -102,8 +102,7 @@ class Continued:
 
 
 def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) -> dict[str, Any]:
-    """Return everything besides the input that answers depend on, for the record of --resume: not threads, batch size
-    and device."""
+    """Return all but the input that answers depend on, for the record of --resume: not threads, batch size, device."""
     from nmt.inference.pivot import Pivot
     from nmt.inference.translation import chosen_settings
     from nmt.rnn.devices import resolved_dtype

@@ -115,8 +115,7 @@ def _translate_json(part: TablePart, stream: BinaryIO, work: Work, errors: _Erro
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    """Return an object as a JSON line; if it contains half a surrogate pair, which UTF-8 cannot encode, with
-    escapes."""
+    """Return an object as a JSON line; with escapes if it has half a surrogate pair, which UTF-8 cannot encode."""
     try:
         return json.dumps(record, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
@@ -427,8 +426,7 @@ def is_corpus(inputs: Sequence[str], form: str | None, shard: tuple[int, int] | 
 
 
 def _files(path: Path) -> list[tuple[Path, Path]]:
-    """Return the files that an argument names, each with its path below the output. Raises DataError if there are
-    none."""
+    """Return the files that an argument names, each with its path below the output. Raises DataError for none."""
     if paths.is_file(path):
         return [(path, Path(path.name))]
     if not paths.exists(path):
@@ -447,7 +445,6 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
 
 
 def _cut(name: Path, number: int, count: int) -> Path:
-    """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`. Sorted names are in the
-    order of the parts."""
+    """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`; names sort as parts."""
     ending = "".join(name.suffixes[-2:] if name.suffix == ".gz" else name.suffixes[-1:])
     return name.with_name(f"{name.name.removesuffix(ending)}-{number + 1:05}-of-{count:05}{ending}")

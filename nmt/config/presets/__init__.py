@@ -35,8 +35,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def settings_of_preset(name: str, values: Mapping[str, Any]) -> list[str]:
-    """Return in words which of `values`, all settings of a config, are as the preset has them: one line for each
-    section."""
+    """Return in words which of `values`, all settings, are as the preset has them: one line for each section."""
     lines = []
     for section, own in preset_values(name).items():
         listed = ", ".join(f"{key} {_text(value)}" for key, value in _kept(own, values[section]))
