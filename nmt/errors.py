@@ -58,8 +58,7 @@ class DeviceError(NMTError):
 
 
 def lacking_resource(error: BaseException) -> NMTError | None:
-    """Return what to tell the user if an error is Python's for memory or a thread that the system does not give, else
-    None."""
+    """Return what to tell the user if an error is Python's for memory or a thread that is not given, else None."""
     if isinstance(error, MemoryError):
         return DeviceError(
             "memory: must suffice for the model and a batch, got too little; lower the batch size, or use a smaller "
@@ -82,8 +81,7 @@ def how_to_install(extra: str) -> str:
 
 
 def checked_texts(whose: str, name: str, texts: Iterable[Any]) -> list[str]:
-    """Return texts from a caller as a list. Raises TypeError: It is one text, or contains something else than
-    texts."""
+    """Return texts from a caller as a list. Raises TypeError: It is one text, or contains something else."""
     promise = f"{whose}: {name} must be a list of strings"
     if not isinstance(texts, Iterable) or isinstance(texts, str | bytes | Mapping | Set):
         raise TypeError(f"{promise}, got {'one string' if isinstance(texts, str) else type(texts).__name__}")

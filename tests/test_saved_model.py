@@ -246,7 +246,7 @@ def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
 
 
 def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
-    monkeypatch.setattr("nmt.storage.saved_model.build_model", Mock(side_effect=MemoryError))
+    monkeypatch.setattr("nmt.storage.model_folder.build_model", Mock(side_effect=MemoryError))
     refused(CheckpointError, "got sizes larger than any memory", load_saved_model(folder).build)
 
 

@@ -58,8 +58,7 @@ def hold_standard_streams() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: remove unfinished files, print a message for SIGINT, and exit at once with the signal's exit
-    status."""
+    """Handle a signal: remove unfinished files, print a message for SIGINT, exit at once with the signal's status."""
     if (files := sys.modules.get("nmt.system.files")) is not None and (
         remove := getattr(files, "remove_unfinished", None)
     ):

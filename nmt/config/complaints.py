@@ -16,10 +16,8 @@ _MOST_UNKNOWN = 5
 
 
 def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]:
-    """Return the error to report first, as (path of the key, one line that starts with that path).
-
-    Unknown keys come first: they are often misspelt keys that are then also reported as missing. All are named.
-    """
+    """Return the error to report first, as (path of the key, one line that starts with that path). Unknown keys come
+    first: they are often misspelt keys that are then also reported as missing. All are named."""
     found = error.errors(include_url=False)
     unknown = [one for one in found if one["type"] == "extra_forbidden"][:_MOST_UNKNOWN]
     first = min(found, key=lambda one: one["type"] not in ("invalid_key", "extra_forbidden"))
@@ -151,10 +149,8 @@ def _choices(node: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
 
 
 def describe(node: dict[str, Any], schema: dict[str, Any], *, all_bounds: bool = False) -> str:
-    """Return the allowed values in words: `a whole number of at least 1, or null`.
-
-    all_bounds: Include the bounds that only a typing mistake exceeds (`section.MOST`).
-    """
+    """Return the allowed values in words: `a whole number of at least 1, or null`. all_bounds: Include the bounds that
+    only a typing mistake exceeds (`section.MOST`)."""
     if "anyOf" in node:
         options = (describe(resolve(option, schema), schema, all_bounds=all_bounds) for option in node["anyOf"])
         return ", or ".join(options)

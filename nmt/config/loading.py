@@ -93,8 +93,7 @@ _MOST_BYTES = 16 * 2**20
 """Most bytes of a settings file; a larger file is not one."""
 
 Changes = Mapping[str, Any] | Sequence[str]
-"""Values by their keys, `{"training.updates": 100}`, in sections or with dots; or texts as for --set,
-`training.updates=100`."""
+"""Values by keys, `{"training.updates": 100}`, in sections or with dots; or texts, `training.updates=100`."""
 
 
 class Config(Settings):
@@ -214,8 +213,7 @@ def dump_config(config: Config) -> str:
 
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
-    """Return the validated settings. Raises ConfigError, which names `where` or the override at fault; `changed` maps
-    keys to overrides."""
+    """Return the validated settings. Raises ConfigError, which names `where` or the override that `changed` has."""
     name = values.get("preset")
     if name in NAMES:
         values = merged(preset_values(name), values)
@@ -237,8 +235,7 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
 
 
 def _each(overrides: Changes) -> Iterator[tuple[str, Any, str]]:
-    """Yield dotted key, value and name in errors of each override. Raises ConfigError, or TypeError if it is another
-    kind of object."""
+    """Yield dotted key, value and name in errors of each override. Raises ConfigError, or TypeError for its type."""
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
             if isinstance(value, Mapping) and value:

@@ -126,14 +126,12 @@ class EncoderConfig(_Side):
 
     @property
     def input_size(self) -> int:
-        """Return the size of the first layer's input per source position: the vectors of the subword and its
-        factors."""
+        """Return the size of the first layer's input per source position: vectors of the subword and factors."""
         return self.embeddings.embedding_dim + sum(self.factors)
 
     @property
     def output_size(self) -> int:
-        """Return the size of the output per source position: both directions, or key and value of a convolutional
-        encoder."""
+        """Return the size of the output per source position: both directions, or a convolution's key and value."""
         if self.type == "conv":
             return 2 * self.embeddings.embedding_dim
         return 2 * self.hidden_size if self.bidirectional else self.hidden_size

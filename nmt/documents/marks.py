@@ -108,8 +108,7 @@ def _last_word(text: str) -> str:
 
 def _pieces(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
     """Split [start, end) at these offsets from its start."""
-    bounds = [start, *(start + cut for cut in cuts), end]
-    return list(pairwise(bounds))
+    return list(pairwise([start, *(start + cut for cut in cuts), end]))
 
 
 class _Layout:

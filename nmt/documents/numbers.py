@@ -100,8 +100,7 @@ class Figure:
     @cached_property
     def body(self) -> str:
         """Return it without its sign, in ASCII's digits."""
-        text = self.place.text[self.is_negative :]
-        return "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
+        return "".join(str(decimal(c)) if c.isdecimal() else c for c in self.place.text[self.is_negative :])
 
     @cached_property
     def values(self) -> frozenset[Fraction | str]:
@@ -253,8 +252,7 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[st
     _match(_joined(source), [*_single(target), *_joined(target)], left, free)
     _match(_single(source), _joined(target), left, free)
     for (one,), (other,) in _match(_single(source), _single(target), left, free):
-        before = texts[1][: other.place.start].rstrip()
-        has_minus = before.endswith(_MINUS_SIGNS) or other.is_negative
+        has_minus = texts[1][: other.place.start].rstrip().endswith(_MINUS_SIGNS) or other.is_negative
         if one.is_negative and not has_minus and not _MINUS.search(texts[1]):
             found.unsigned.append((one, other))
     _match(_single(left), _runs(free, 2), left, free)

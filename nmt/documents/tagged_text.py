@@ -10,19 +10,8 @@ from html.entities import html5
 from typing import Literal
 from unicodedata import category
 
+from nmt.documents import passage
 from nmt.documents.markup import BLOCKS, INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, Piece, scan, whole_elements
-from nmt.documents.passage import (
-    HTML_ESCAPES,
-    ITEM,
-    LINES,
-    RULES,
-    Markup,
-    Passage,
-    Rules,
-    Sentence,
-    Splitter,
-    text_passage,
-)
 from nmt.documents.tagged_paragraph import Paragraph
 from nmt.documents.tokens import (
     Kind,
@@ -171,14 +160,14 @@ def _is_symbols(raw: str) -> bool:
 
 def tagged_passage(
     tokens: Sequence[Token],
-    splitter: Splitter | None = None,
+    splitter: passage.Splitter | None = None,
     entities: Literal["html", "xml"] = "html",
-    escape: dict[int, str] = HTML_ESCAPES,
+    escape: dict[int, str] = passage.HTML_ESCAPES,
     syntax: Syntax = "",
-) -> Passage:
+) -> passage.Passage:
     """Return the passage of tokens, whose walls divide it into paragraphs. entities: which names are known, others
     stay; escape: how characters of the translation are written; syntax: that of the text outside of ICU messages."""
-    parts: list[str | Sentence] = []
+    parts: list[str | passage.Sentence] = []
     own = syntax
     known = html5 if entities == "html" else _XML_ENTITIES
     paragraph = Paragraph(escape, known)
@@ -197,7 +186,7 @@ def tagged_passage(
             own = token.syntax or syntax
             quote = {ord("'"): escape.get(ord("'"), "'") * 2} if own == "quoted message" else {}
             paragraph = Paragraph(escape | quote if quote else escape, known)
-    return Passage(tuple(part for part in parts if part != ""))
+    return passage.Passage(tuple(part for part in parts if part != ""))
 
 
 def with_escaped_tags(tokens: Iterable[Token]) -> list[Token]:
@@ -245,10 +234,10 @@ def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
             yield replace(token, raw=token.raw[at:])
 
 
-def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
+def plain_passage(text: str, splitter: passage.Splitter | None = None) -> passage.Passage:
     """Return the passage of a text without tags, each line a paragraph but in ICU messages and templates."""
-    if not (may_have_messages(text) or has_templates(text) or ("\n" in text and wraps(LINES.split(text)))):
-        return text_passage(text, splitter)
+    if not (may_have_messages(text) or has_templates(text) or ("\n" in text and wraps(passage.LINES.split(text)))):
+        return passage.text_passage(text, splitter)
     return tagged_passage([Token("text", text, text, is_lines=True)], splitter, escape={})
 
 
@@ -263,7 +252,7 @@ def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:
             yield token
             continue
         is_plain = token.name == token.raw
-        pieces = (LINES if is_plain else _LINES).split(token.raw)
+        pieces = (passage.LINES if is_plain else _LINES).split(token.raw)
         within = wraps(pieces)
         for n in within:  # the white space around the line break is part of it
             before, after = pieces[n - 1].rstrip(" "), pieces[n + 1].lstrip(" ")
@@ -275,7 +264,7 @@ def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:
             elif n % 2:
                 yield Token("wall", piece, syntax=syntax)
             elif piece:
-                item = ITEM.match(piece) if n - 1 not in within and (n or begins) else None
+                item = passage.ITEM.match(piece) if n - 1 not in within and (n or begins) else None
                 if item:
                     yield Token("wall", item[0], syntax=syntax)
                     piece = piece[item.end() :]
@@ -301,7 +290,7 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 
 
-def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
+def loose_passage(text: str, splitter: passage.Splitter | None, *, is_lines: bool, marks: str = "") -> passage.Passage:
     """Return the passage of a text; its tags follow their words. `is_lines`: whether line breaks and tabs divide it;
     `marks`: a regular expression, without groups, of what is copied next to its word."""
     if is_lines and not has_markup(text):
@@ -310,8 +299,7 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
     cuts = re.compile(f"({marks or '(?!)'})")
     tokens: list[Token] = []
     for token in with_accelerators(inline_tokens(text)) if is_lines else inline_tokens(text):
-        pieces = cuts.split(token.raw) if token.kind == "text" else [token.raw]
-        for n, piece in enumerate(pieces):
+        for n, piece in enumerate(cuts.split(token.raw) if token.kind == "text" else [token.raw]):
             kind = "alone" if n % 2 else token.kind
             tokens += [replace(token, kind=kind, raw=piece, is_lines=is_lines)] if piece else []
     return tagged_passage(tokens, splitter)
@@ -350,11 +338,11 @@ def as_loose(source: str, new: str) -> str:
 
 def read_passage(
     text: str,
-    markup: Markup = "text",
-    splitter: Splitter | None = None,
+    markup: passage.Markup = "text",
+    splitter: passage.Splitter | None = None,
     ignored: frozenset[str] = frozenset(),
-    rules: Rules = RULES,
-) -> Passage:
+    rules: passage.Rules = passage.RULES,
+) -> passage.Passage:
     """Split a text into sentences. markup: the kind of its tags; splitter: of paragraphs, if there is one; ignored:
     names of elements whose content is not translated; rules: of all sentences."""
     if markup == "text":

@@ -156,8 +156,7 @@ def _folded_sign(sign: str) -> str:
 def _folded(text: str) -> tuple[str, list[int]]:
     """Return the letters and signs of a text without case and white space, and the character that each comes from."""
     if text.isascii():
-        places = [n for n, c in enumerate(text) if not c.isspace()]
-        return "".join(text.split()).lower(), places
+        return "".join(text.split()).lower(), [n for n, c in enumerate(text) if not c.isspace()]
     signs = [(sign, n) for n, c in enumerate(text) for sign in _folded_sign(c)]
     return "".join(sign for sign, _ in signs), [n for _, n in signs]
 
@@ -217,8 +216,7 @@ def _aligned(
 
     (words, pieces), (spans, read) = target, source
     rows, columns = pooled(words, pieces), pooled(spans, read)
-    weights = attention[: len(pieces), : len(read)]
-    by_word = rows @ weights @ columns.T
+    by_word = rows @ attention[: len(pieces), : len(read)] @ columns.T
     to_end = rows @ attention[: len(pieces), len(read)]
     counts = rows.sum(axis=1)
     if not words or not spans:

@@ -68,8 +68,7 @@ class _Writer:
 
     def _embed(self, graph: Graph, side: str, tokens: str) -> str:
         """Return the embeddings of tokens."""
-        name = "embeddings" if self.ties == "all" else f"{side}_embeddings"
-        rows = graph.op("Gather", graph.weight(name), tokens)
+        rows = graph.op("Gather", graph.weight("embeddings" if self.ties == "all" else f"{side}_embeddings"), tokens)
         sizes = (self.e if side == "src" else self.d)["embeddings"]
         return graph.op("Mul", rows, graph.constant("scale", sizes["embedding_dim"] ** 0.5)) if sizes["scale"] else rows
 
@@ -274,8 +273,7 @@ class _Writer:
 
     def _masked(self, graph: Graph, scores: str, lengths: str) -> str:
         """Return the scores [S, B, n], with positions after the end of a source so low that their weight is zero."""
-        whole = graph.op("Shape", scores, end=1)
-        steps = graph.op("Squeeze", whole, graph.constant("only axis", np.array([0])))
+        steps = graph.op("Squeeze", graph.op("Shape", scores, end=1), graph.constant("only axis", np.array([0])))
         zero, one = graph.constant("zero", np.int64(0)), graph.constant("one step", np.int64(1))
         places = graph.op("Unsqueeze", graph.op("Range", zero, steps, one), graph.constant("rows", np.array([1, 2])))
         ends = graph.op("Cast", lengths, to=7)

@@ -142,8 +142,7 @@ def _in_order(path: Path, name: str, array: np.ndarray, order: list[int]) -> np.
     if array.shape[axis] != count or max(order) >= count:
         what = "rows" if axis == 0 and array.ndim > 1 else "columns"
         raise CheckpointError(f"{path}: {name} must have {count} {what}, one for each unit, got {list(array.shape)}")
-    turned = np.moveaxis(array, axis, 0)
-    found = np.moveaxis(rows_of(turned, order), 0, axis)
+    found = np.moveaxis(rows_of(np.moveaxis(array, axis, 0), order), 0, axis)
     if name == "output.b":
         found[np.array(order) < 0] = NEVER
     return found

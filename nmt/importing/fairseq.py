@@ -114,8 +114,7 @@ def _output(params: Params, order: list[int], hidden: int) -> None:
     bias = tensors.take("decoder.fc_out.bias", len(weight)) if own else np.zeros(len(weight), np.float32)
     before = "decoder.additional_fc"
     if f"{before}.weight" in tensors:
-        shift = tensors.take(f"{before}.bias", weight.shape[-1]).astype(np.float64)
-        bias = bias + weight @ shift
+        bias = bias + weight @ tensors.take(f"{before}.bias", weight.shape[-1]).astype(np.float64)
         weight = weight @ tensors.take(f"{before}.weight", weight.shape[-1], hidden).astype(np.float64)
         name = f"{name} times {before}.weight"
     params.output(name, weight.astype(np.float32), bias.astype(np.float32), order, hidden)

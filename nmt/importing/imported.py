@@ -190,11 +190,8 @@ def rows_of(table: np.ndarray, order: Sequence[int]) -> np.ndarray:
 
 
 def our_order(place: Path, units: Sequence[str], pad: int, unk: int, bos: int, eos: int) -> tuple[list[int], list[str]]:
-    """Return the foreign index of each of our ids, -1 for none, and our tokens from id 4 on.
-
-    pad, unk, bos, eos: The foreign ids of the special tokens, -1 for none. Raises CheckpointError if tokens are not
-    strings, or one occurs twice.
-    """
+    """Return the foreign index of each of our ids, -1 for none, and our tokens from id 4 on. pad, unk, bos, eos: The
+    foreign ids of the special tokens, -1 for none. Raises CheckpointError for other tokens than different strings."""
     special = [pad, unk, bos, eos]
     rest = [n for n in range(len(units)) if n not in special]
     ours = [units[n] for n in rest]

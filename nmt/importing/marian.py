@@ -134,11 +134,9 @@ def _table(tensors: Tensors, side: str) -> str:
 
 
 def _units(params: Params, table: str, path: Path) -> tuple[list[int], Subwords]:
-    """Return the order of a table's rows, and the subwords of its language, from the file of a vocabulary.
-
-    A model may use only the first tokens of a list. If it has more rows than the list has tokens, the extra rows still
-    take part in the softmax, and get names that do not occur in text.
-    """
+    """Return the order of a table's rows, and the subwords of its language, from the file of a vocabulary. A model may
+    use only the first tokens of a list. If it has more rows than the list has tokens, the extra rows still take part in
+    the softmax, and get names that do not occur in text."""
     if path.suffix == ".fsv":
         raise CheckpointError(f"{path}: must be a vocabulary of words or pieces, got factors, which ours have none of")
     if (subwords := read_sentencepiece(path)) is not None:

@@ -108,8 +108,7 @@ class _Tensor:
         """Return the view of these numbers, read-only. Raises MalformedError if it exceeds them."""
         if 0 in self._size:
             return np.zeros(self._size, numbers.dtype)
-        last = self._offset + sum((n - 1) * step for n, step in zip(self._size, self._stride, strict=True))
-        if last >= len(numbers):
+        if self._offset + sum((n - 1) * step for n, step in zip(self._size, self._stride, strict=True)) >= len(numbers):
             raise MalformedError("a tensor that reaches beyond its numbers")
         strides = [step * numbers.itemsize for step in self._stride]
         return np.lib.stride_tricks.as_strided(numbers[self._offset :], self._size, strides, writeable=False)

@@ -14,15 +14,7 @@ from nmt.data.tokens.subwords import Subwords, read_model
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError, DataError
 from nmt.importing.imported import Imported
-from nmt.storage.model_folder import (
-    BEST_NAME,
-    CONFIG_NAME,
-    PARAMS_PREFIX,
-    build_model,
-    save_subwords,
-    set_params,
-    subwords_digest,
-)
+from nmt.storage import model_folder
 from nmt.storage.tensor_file import write_tensors
 from nmt.system.files import explain, new_folder, read_small, write_bytes, writing
 from nmt.system.paths import check_new_folder
@@ -50,21 +42,23 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
     settings: dict[str, Any] = {"model_dir": str(out), "data": data, "model": given["model"]}
     settings["decoding"] = given.get("decoding", {})
     config = config_from_dict(settings, str(out))
-    model = build_model(config, imported.src.vocab_size, imported.tgt.vocab_size)
-    tensors: dict[str, np.ndarray] = {PARAMS_PREFIX + name: array for name, array in imported.params.items()}
+    model = model_folder.build_model(config, imported.src.vocab_size, imported.tgt.vocab_size)
+    tensors: dict[str, np.ndarray] = {
+        model_folder.PARAMS_PREFIX + name: array for name, array in imported.params.items()
+    }
     _check_turned(out, imported, model.params)
-    set_params(model, tensors, out, adopt=True)
+    model_folder.set_params(model, tensors, out, adopt=True)
     content: dict[str, Any] = {
-        "subwords": subwords_digest(imported.src, imported.tgt),
+        "subwords": model_folder.subwords_digest(imported.src, imported.tgt),
         "config": config.to_dict(),
         "imported": imported.kind,
     }
     check_new_folder(out)
     with writing(out), new_folder(out) as folder:
-        save_subwords(folder, imported.src, imported.tgt, joint=imported.is_joint)
-        write_tensors(folder / BEST_NAME, tensors, content)
+        model_folder.save_subwords(folder, imported.src, imported.tgt, joint=imported.is_joint)
+        write_tensors(folder / model_folder.BEST_NAME, tensors, content)
         write_bytes(folder / MAPPING_NAME, "".join(f"{line}\n" for line in imported.lines).encode())
-        write_bytes(folder / CONFIG_NAME, dump_config(config).encode(), sync=True)
+        write_bytes(folder / model_folder.CONFIG_NAME, dump_config(config).encode(), sync=True)
 
 
 def _check_turned(out: Path, imported: Imported, params: Mapping[str, Any]) -> None:

@@ -230,8 +230,7 @@ def _signatures(runs: Sequence[Run]) -> list[Table]:
 
 
 def _signatures_of(run: Run) -> dict[str, str]:
-    event = run.events.get("signatures", {})
-    return {key: str(value) for key, value in event.items() if key in ("bleu", "chrf")}
+    return {key: str(value) for key, value in run.events.get("signatures", {}).items() if key in ("bleu", "chrf")}
 
 
 def _warnings(runs: Sequence[Run]) -> Iterator[str]:

@@ -311,8 +311,7 @@ class Engine:
                 groups.setdefault((one.hypotheses is not None, one.job.ask), []).append(one)
             for (is_found, ask), group in groups.items():
                 try:
-                    answers = self._detailed(group) if is_found else self._searched(ask, group)
-                    _answer(group, answers)
+                    _answer(group, self._detailed(group) if is_found else self._searched(ask, group))
                 except Exception as error:  # noqa: BLE001 - it is raised where the request was made
                     if not isinstance(error, NMTError):
                         _logger.exception("a request outside the shared search has failed")

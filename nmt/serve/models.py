@@ -164,8 +164,7 @@ def replaced(models: Models, base: str, name: str, engine: Engine) -> tuple[Engi
     model like that named `base`, after all others, so that no language pair gets another default."""
     found = list(models.loaded)
     places = {one.name: place for place, one in enumerate(found)}
-    like = found[places[base]]
-    new = replace(like, name=name, engine=engine, generation=next(_GENERATIONS))
+    new = replace(found[places[base]], name=name, engine=engine, generation=next(_GENERATIONS))
     if name not in places:
         return None, Models([*found, new], pivots=models.pivots)
     former = found[places[name]].engine
@@ -370,8 +369,7 @@ class Learning:
         self._of: dict[str, LearningTranslator] = {}
         for one in models.loaded:
             translator: Any = one.engine.translator
-            changed = partial(self._changed, one.name)
-            self._of[one.name] = LearningTranslator(translator, changed=changed)
+            self._of[one.name] = LearningTranslator(translator, changed=partial(self._changed, one.name))
 
     def close(self) -> None:
         """Finish the pairs that were accepted, then close the memories."""

@@ -98,8 +98,7 @@ def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
             f"--host: must be an address of this machine alone on {sys.platform}, where no kernel ends requests that "
             f"take too much, got {host}; leave it out, or serve others from Linux (WSL is Linux)"
         )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     # On Windows the usual option would let two servers have one port.
     found.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
     try:

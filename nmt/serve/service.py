@@ -206,8 +206,7 @@ class Service:
             return Cut([(one.needs_detail, one.asked) for one in sentences], passages, characters)
         language = None if splitter is None else model.source
         args = (texts, wanted.markup, language, wanted.ignored, rules)
-        job = BoxJob("cut", args, "q", _SECONDS + characters / _CHARACTERS_A_SECOND)
-        pieces = await self.box.run(job, client)
+        pieces = await self.box.run(BoxJob("cut", args, "q", _SECONDS + characters / _CHARACTERS_A_SECOND), client)
         rows = [(needed, asked) for piece in pieces if isinstance(piece, list) for needed, asked in piece]
         return Cut(rows, b"".join(piece for piece in pieces if isinstance(piece, bytes)), characters)
 
@@ -270,8 +269,7 @@ class Service:
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
-                piece = sentences[at : at + size]
-                found = await self._translate(model, piece, ask, client, admission, is_bulk)
+                found = await self._translate(model, sentences[at : at + size], ask, client, admission, is_bulk)
                 if take is None:
                     return found
                 await take(at, found)

@@ -81,8 +81,7 @@ def _front(saved: SavedModel) -> dict[str, Any]:
     front["tags"] = ["recurrent", config.model.decoder.rnn_type, "cpu"]
     if metrics:
         paths = [PurePath(source.path) for source in sources_of(config.data.dev)]
-        files = ", ".join(path.name if path.is_absolute() else str(path) for path in paths)
-        name = _sample(saved) + files
+        name = _sample(saved) + ", ".join(path.name if path.is_absolute() else str(path) for path in paths)
         result = {"task": {"type": "translation"}, "dataset": {"name": name, "type": "text"}, "metrics": metrics}
         front["model-index"] = [{"name": config.name, "results": [result]}]
     return front
@@ -90,8 +89,7 @@ def _front(saved: SavedModel) -> dict[str, Any]:
 
 def _scores(saved: SavedModel) -> list[tuple[str, float]]:
     """Return the scores of the checkpoint, from its file or the validation that it belongs to."""
-    state = saved.content.get("state", {})
-    found = saved.content.get("scores") or state.get("best_scores", {})
+    found = saved.content.get("scores") or saved.content.get("state", {}).get("best_scores", {})
     return [(name, float(found[name])) for name in _METRICS if isinstance(found.get(name), int | float)]
 
 

@@ -14,30 +14,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError, NMTWarning
 from nmt.model.parts.cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
-from nmt.storage.model_folder import (
-    BEST_NAME,
-    CONFIDENCE_NAME,
-    CONFIG_NAME,
-    PARAMS_PREFIX,
-    SCALES_SUFFIX,
-    SHORTLIST_NAME,
-    build_model,
-    calibration_from,
-    confidence_tensors,
-    find_checkpoint,
-    load_calibration,
-    load_folder_config,
-    load_shortlist,
-    load_subwords,
-    quantised_tensors,
-    save_calibration,
-    save_shortlist,
-    save_subwords,
-    set_params,
-    shortlist_from,
-    shortlist_tensors,
-    subwords_digest,
-)
+from nmt.storage import model_folder
 from nmt.storage.tensor_file import MappedFile, map_tensors, mapped_file, tensor_checksum, write_tensors
 from nmt.storage.trained_settings import check_settings
 from nmt.system.files import new_folder, write_bytes, writing
@@ -78,7 +55,7 @@ class ModelFacts:
     @property
     def settings_path(self) -> Path:
         """Return the file that the settings come from."""
-        return self.path if self.content.get("kind") == _KIND else self.path.parent / CONFIG_NAME
+        return self.path if self.content.get("kind") == _KIND else self.path.parent / model_folder.CONFIG_NAME
 
     @property
     def digest(self) -> str:
@@ -86,12 +63,14 @@ class ModelFacts:
         shortlist; it is the same for a folder and the file made from it."""
         data = self.config.data
         parts: list[Any] = [
-            sorted(item for item in self.content["checksums"].items() if item[0].startswith(PARAMS_PREFIX)),
-            subwords_digest(self.src_subwords, self.tgt_subwords),
+            sorted(
+                item for item in self.content["checksums"].items() if item[0].startswith(model_folder.PARAMS_PREFIX)
+            ),
+            model_folder.subwords_digest(self.src_subwords, self.tgt_subwords),
             ["translation", self.config.model.to_dict()],
             [[side.lowercase, side.normalize] for side in (data.src, data.tgt)],
         ]
-        tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
+        tensors = {} if self.shortlist is None else model_folder.shortlist_tensors(self.shortlist)
         parts += [[name, tensor_checksum(array)] for name, array in sorted(tensors.items())]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -124,11 +103,10 @@ class LoadedModel(ModelFacts):
 
     def reopened(self, **changes: Any) -> SavedModel:
         """Return the model as its file has it, but for these facts. Raises CheckpointError for other parameters."""
-        params, content = map_tensors(self.path, PARAMS_PREFIX)
+        params, content = map_tensors(self.path, model_folder.PARAMS_PREFIX)
         if content["checksums"] != self.content["checksums"]:
             raise CheckpointError(f"{self.path}: must have the parameters of the model, got others; load it again")
-        facts = {one.name: getattr(self, one.name) for one in fields(ModelFacts)}
-        return SavedModel(**facts | changes, params=params)
+        return SavedModel(**{one.name: getattr(self, one.name) for one in fields(ModelFacts)} | changes, params=params)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,14 +118,14 @@ class SavedModel(ModelFacts):
     @property
     def parameters(self) -> int:
         """Return the count of its parameters; scales of int8 are none."""
-        return sum(array.size for name, array in self.params.items() if not name.endswith(SCALES_SUFFIX))
+        return sum(array.size for name, array in self.params.items() if not name.endswith(model_folder.SCALES_SUFFIX))
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
         """Return the model (see `build_model`) with its parameters, on the processor memory-mapped. This alone imports
         cells named by dotted path, if they are allowed. Raises CheckpointError, ConfigError."""
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:
-            model = build_model(
+            model = model_folder.build_model(
                 self.config,
                 self.src_subwords.vocab_size,
                 self.tgt_subwords.vocab_size,
@@ -160,7 +138,7 @@ class SavedModel(ModelFacts):
                 f"{self.path}: must contain a model of the sizes in its settings, got sizes larger than any memory; "
                 "restore a copy"
             ) from error
-        set_params(model, self.params, self.path, adopt=True)
+        model_folder.set_params(model, self.params, self.path, adopt=True)
         for cell in edited_cells(self.config, self.content.get("cells", {})):
             text = f"{self.path}: {cell} has been edited since the training; {AFTER_AN_EDIT}"
             warnings.warn(text, NMTWarning, stacklevel=2)
@@ -195,14 +173,14 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
     tensors = dict(saved.params)
     tensors |= {_SUBWORDS_PREFIX + k: np.frombuffer(v.model_bytes, np.uint8) for k, v in texts.items()}
     if saved.shortlist is not None:
-        tensors |= shortlist_tensors(saved.shortlist)
+        tensors |= model_folder.shortlist_tensors(saved.shortlist)
     if saved.calibration is not None:
-        tensors |= confidence_tensors(saved.calibration)
+        tensors |= model_folder.confidence_tensors(saved.calibration)
     state = saved.content.get("state", {})
     content = {
         "kind": _KIND,
         "config": saved.config.to_dict(),
-        "subwords": subwords_digest(saved.src_subwords, saved.tgt_subwords),
+        "subwords": model_folder.subwords_digest(saved.src_subwords, saved.tgt_subwords),
         "scores": saved.content.get("scores") or {"update": state.get("best_update"), **state.get("best_scores", {})},
         **{key: saved.content[key] for key in _KEPT if key in saved.content},
         "seen": saved.seen,
@@ -218,30 +196,32 @@ def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
 
     check_new_folder(out)
     src, tgt, config = saved.src_subwords, saved.tgt_subwords, saved.config
-    digest = subwords_digest(src, tgt)
+    digest = model_folder.subwords_digest(src, tgt)
     content: dict[str, Any] = {key: saved.content[key] for key in ("state", "scores", *_KEPT) if key in saved.content}
     content |= {"subwords": digest, "config": config.to_dict()}
     with writing(out), new_folder(out) as folder:
-        save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
+        model_folder.save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
         if saved.shortlist is not None:
-            save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
+            model_folder.save_shortlist(folder / model_folder.SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
         if saved.calibration is not None:
-            save_calibration(folder / CONFIDENCE_NAME, saved.calibration, {"subwords": digest})
-        write_tensors(folder / BEST_NAME, saved.params, content, in_4_bits=saved.in_4_bits)
+            model_folder.save_calibration(
+                folder / model_folder.CONFIDENCE_NAME, saved.calibration, {"subwords": digest}
+            )
+        write_tensors(folder / model_folder.BEST_NAME, saved.params, content, in_4_bits=saved.in_4_bits)
         own = config.model_copy(update={"model_dir": str(out), **changes})
-        write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
+        write_bytes(folder / model_folder.CONFIG_NAME, dump_config(own).encode(), sync=True)
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
     """Read a folder that nmt-train wrote; see `load_saved_model`."""
-    config = load_folder_config(folder)
-    path = find_checkpoint(folder, checkpoint)
-    params, content = map_tensors(path, PARAMS_PREFIX)
-    check_settings(folder / CONFIG_NAME, config, path, content)
+    config = model_folder.load_folder_config(folder)
+    path = model_folder.find_checkpoint(folder, checkpoint)
+    params, content = map_tensors(path, model_folder.PARAMS_PREFIX)
+    check_settings(folder / model_folder.CONFIG_NAME, config, path, content)
     digest = content.get("subwords")
-    src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
-    shortlist = load_shortlist(folder / SHORTLIST_NAME, tgt.vocab_size, str(digest))
-    calibration = load_calibration(folder / CONFIDENCE_NAME, str(digest))
+    src, tgt = model_folder.load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
+    shortlist = model_folder.load_shortlist(folder / model_folder.SHORTLIST_NAME, tgt.vocab_size, str(digest))
+    calibration = model_folder.load_calibration(folder / model_folder.CONFIDENCE_NAME, str(digest))
     return SavedModel(path, config, src, tgt, content, shortlist, calibration=calibration, params=params)
 
 
@@ -262,15 +242,18 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
         raise CheckpointError(
             f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give its folder"
         )
-    if checkpoint not in (None, Path(BEST_NAME).stem):
+    if checkpoint not in (None, Path(model_folder.BEST_NAME).stem):
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
     values = content.get("config")
     config = config_from_dict(values if isinstance(values, dict) else {}, str(path), trained=True)
     joint = config.data.subwords.joint
     src = _subwords(tensors, "joint" if joint else "src", path)
     tgt = src if joint else _subwords(tensors, "tgt", path)
-    params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
-    shortlist, calibration = shortlist_from(tensors, tgt.vocab_size, path), calibration_from(tensors, path)
+    params = {name: array for name, array in tensors.items() if name.startswith(model_folder.PARAMS_PREFIX)}
+    shortlist, calibration = (
+        model_folder.shortlist_from(tensors, tgt.vocab_size, path),
+        model_folder.calibration_from(tensors, path),
+    )
     return SavedModel(path, config, src, tgt, content, shortlist, calibration=calibration, params=params)
 
 
@@ -321,8 +304,12 @@ def _tensors(saved: SavedModel, bits: int) -> dict[str, np.ndarray]:
     for name in weights:
         held = weights.quantised(name)
         if held is not None and bits == 4:
-            stored = saved.params[PARAMS_PREFIX + name]
+            stored = saved.params[model_folder.PARAMS_PREFIX + name]
             matrix = stored if stored.dtype.kind == "f" else held.restored()
             held = quantise_to_4_bits(matrix, by_rows=held.by_rows)
-        tensors |= {PARAMS_PREFIX + name: weights[name]} if held is None else quantised_tensors(name, held)
+        tensors |= (
+            {model_folder.PARAMS_PREFIX + name: weights[name]}
+            if held is None
+            else model_folder.quantised_tensors(name, held)
+        )
     return tensors

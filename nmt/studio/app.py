@@ -42,7 +42,7 @@ _LONGEST = 7 * 24 * 60
 _COUNT = lambda value: value.isascii() and value.isdecimal() and len(value) <= 18, "a whole number"
 
 
-class Asked:
+class StudioRequest:
     """A request: the `project`, `text` and `round` of its address, and its JSON, `given`. Raises Refused."""
 
     project: Project
@@ -67,7 +67,7 @@ class Asked:
         return min(int(checked({name: self.request.query_params.get(name, str(default))}, name, _COUNT)), most)
 
 
-Handler = Callable[[State, Asked], Any]
+Handler = Callable[[State, StudioRequest], Any]
 ROUTES: list[tuple[str, str, Handler]] = []
 """Method, path and handler of each route. What is no coroutine runs in a thread."""
 P = "/studio/projects/{project}"
@@ -89,7 +89,7 @@ _route("GET", f"{R}/report")(lambda state, asked: state.report(asked.project, as
 
 
 @_route("GET", "/studio/state")
-def _state(state: State, asked: Asked) -> Any:
+def _state(state: State, asked: StudioRequest) -> Any:
     now = state.children.training
     return {
         "version": nmt.__version__,
@@ -104,7 +104,7 @@ def _state(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", "/studio/projects")
-async def _make(state: State, asked: Asked) -> Any:
+async def _make(state: State, asked: StudioRequest) -> Any:
     project = state.projects.make(asked.given.get("name"))
     if asked.given.get("example") is True:
         with TemporaryDirectory() as aside:
@@ -115,7 +115,7 @@ async def _make(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", P)
-def _change(state: State, asked: Asked) -> Any:
+def _change(state: State, asked: StudioRequest) -> Any:
     asked.project.change(asked.given)
     return state.whole(asked.project)
 
@@ -124,7 +124,7 @@ def _change(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", f"{P}/texts")
-async def _add_text(state: State, asked: Asked) -> Any:
+async def _add_text(state: State, asked: StudioRequest) -> Any:
     project, request = asked.project, asked.request
     size = _announced(request, MOST_UPLOAD)
     if (free := state.projects.free()) < 3 * size + _ROOM:
@@ -159,7 +159,7 @@ _SETTINGS = {"columns": _COLUMNS, "sheet": text(0, 200), "header": one_of((True,
 
 
 @_route("POST", T)
-async def _read_again(state: State, asked: Asked) -> Any:
+async def _read_again(state: State, asked: StudioRequest) -> Any:
     project, number, given = asked.project, asked.text, asked.given
     if "kind" in given:
         kinds = facts_of(project, number).get("kinds", [])
@@ -175,13 +175,13 @@ async def _read_again(state: State, asked: Asked) -> Any:
 
 
 @_route("DELETE", T)
-def _remove_text(state: State, asked: Asked) -> Any:
+def _remove_text(state: State, asked: StudioRequest) -> Any:
     remove(asked.project, asked.text)
     return state.whole(asked.project)
 
 
 @_route("POST", f"{T}/decide")
-def _decide(state: State, asked: Asked) -> Any:
+def _decide(state: State, asked: StudioRequest) -> Any:
     project, number = asked.project, asked.text
     name = asked.value("finding", one_of(Rows.of(project, number).decided))
     with project.changing_text(number) as entry:
@@ -190,14 +190,14 @@ def _decide(state: State, asked: Asked) -> Any:
 
 
 @_route("GET", f"{T}/rows")
-def _rows(state: State, asked: Asked) -> Any:
+def _rows(state: State, asked: StudioRequest) -> Any:
     start, count = asked.count("from", 0, 10**9), asked.count("count", 50, 1000)
     total, found = Rows.of(asked.project, asked.text).page(start, count, asked.request.query_params.get("finding"))
     return {"total": total, "rows": [vars(row) for row in found]}
 
 
 @_route("POST", f"{T}/rows")
-def _mend_row(state: State, asked: Asked) -> Any:
+def _mend_row(state: State, asked: StudioRequest) -> Any:
     project, row, given = asked.project, asked.value("row", (lambda value: type(value) is int, "a number")), asked.given
 
     def there() -> dict[str, Any]:
@@ -220,7 +220,7 @@ def _mend_row(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", f"{P}/rounds")
-async def _train(state: State, asked: Asked) -> Any:
+async def _train(state: State, asked: StudioRequest) -> Any:
     project, minutes = asked.project, asked.value("minutes", number(0.5, _LONGEST))
     on = asked.value("on", one_of((None, *project.rounds())))
     for code, words in await asyncio.to_thread(lambda: list(state.warnings(project))):
@@ -234,12 +234,12 @@ async def _train(state: State, asked: Asked) -> Any:
 
 
 @_route("GET", f"{R}/progress")
-def _progress(state: State, asked: Asked) -> Any:
+def _progress(state: State, asked: StudioRequest) -> Any:
     return asked.round.progress(asked.count("from", 0, 10**15), state.doing(asked.project, asked.round.number))
 
 
 @_route("GET", f"{R}/report.html")
-def _report_file(state: State, asked: Asked) -> Any:
+def _report_file(state: State, asked: StudioRequest) -> Any:
     project, one = asked.project, asked.round
     if one.report is None:
         raise Refused("busy", state=one.view(state.doing(project, one.number))["state"])
@@ -249,7 +249,7 @@ def _report_file(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", f"{R}/judge")
-async def _judge(state: State, asked: Asked) -> Any:
+async def _judge(state: State, asked: StudioRequest) -> Any:
     one = asked.round
     line = asked.value("line", one_of(row["line"] for row in (one.report or {}).get("lines", ())))
     verdict = asked.value("verdict", one_of(("right", "usable", "wrong", None)))
@@ -262,7 +262,7 @@ async def _judge(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", f"{R}/share")
-async def _share(state: State, asked: Asked) -> Any:
+async def _share(state: State, asked: StudioRequest) -> Any:
     project, one, kind = asked.project, asked.round, asked.value("kind", one_of(KINDS))
     if kind in OF_MODELS and not project.values["permission"]:
         raise Refused("ask-first")
@@ -278,12 +278,12 @@ async def _share(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", f"{R}/room")
-async def _room(state: State, asked: Asked) -> Any:
+async def _room(state: State, asked: StudioRequest) -> Any:
     return await state.trying.room(asked.project, asked.round, open=asked.value("open", one_of((True, False))))
 
 
 @_route("POST", R + "/{act}")
-async def _act(state: State, asked: Asked) -> Any:
+async def _act(state: State, asked: StudioRequest) -> Any:
     """Pause, go on with, stop or prolong a round."""
     project, one, act = asked.project, asked.round, asked.request.path_params["act"]
     doing, minutes = state.doing(project, one.number), asked.value("minutes", number(1, _LONGEST), 10)
@@ -304,7 +304,7 @@ async def _act(state: State, asked: Asked) -> Any:
 
 
 @_route("GET", f"{P}/shared/{{name}}")
-def _shared(state: State, asked: Asked) -> Any:
+def _shared(state: State, asked: StudioRequest) -> Any:
     name = asked.request.path_params["name"]
     if name not in {one["name"] for one in asked.project.shared()}:
         raise Refused("no-such-file")
@@ -313,7 +313,7 @@ def _shared(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", "/studio/use")
-async def _use(state: State, asked: Asked) -> Any:
+async def _use(state: State, asked: StudioRequest) -> Any:
     project = state.projects.get(str(asked.given.get("project")))
     one = Round(project, asked.value("round", one_of(project.rounds())))
     if not one.has_model:
@@ -323,7 +323,7 @@ async def _use(state: State, asked: Asked) -> Any:
 
 
 @_route("POST", "/studio/quit")
-async def _quit(state: State, asked: Asked) -> Any:
+async def _quit(state: State, asked: StudioRequest) -> Any:
     asyncio.get_running_loop().call_later(0.2, state.quit)
     return {"ends": True}
 
@@ -333,7 +333,7 @@ async def _quit(state: State, asked: Asked) -> Any:
 
 @_route("GET", "/")
 @_route("GET", "/page/{name:path}")
-def _page(state: State, asked: Asked) -> Any:
+def _page(state: State, asked: StudioRequest) -> Any:
     """Return a file of the page, which is one of those that are there: no path is made of what a request says."""
     files = {one.relative_to(PAGE).as_posix(): one for one in PAGE.rglob("*") if one.is_file()}
     files |= {f"strings/{one.name}": one for one in state.strings().values()}
@@ -375,7 +375,7 @@ def make_app(folder: Path, quit: Callable[[], None]) -> Starlette:
     def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             takes_json = request.method == "POST" and handler is not _add_text
-            asked = Asked(state, request, await _body(request) if takes_json else {})
+            asked = StudioRequest(state, request, await _body(request) if takes_json else {})
             try:
                 if inspect.iscoroutinefunction(handler):
                     found = await handler(state, asked)

@@ -133,8 +133,7 @@ def _words(sources: list[str], unseen: list[tuple[str, ...]]) -> list[dict[str, 
 
 def _help(told: list[dict[str, Any]], facts: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what would help most, in order."""
-    codes = [one["code"] for one in told]
-    first = ["time"] if {"few-passes", "rising"} & {*codes} else []
+    first = ["time"] if {"few-passes", "rising"} & {one["code"] for one in told} else []
     order = [*first, "more", *(["words"] if facts["unseen"] else []), "correct", *([] if first else ["no-time"])]
     return [{"code": code, "words": {"n": facts["unseen"], "count": facts["count"]}} for code in order]
 

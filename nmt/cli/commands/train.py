@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.streams import say, tell
-from nmt.cli.options.command import (
-    NOT_SAID,
-    Command,
-    Setting,
-    WholeSetting,
-    as_typed,
-    device_option,
-    table_of,
-    table_options,
-    threads_option,
-)
+from nmt.cli.options import command
 from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, flag, reads, writes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists, files_in, is_file, shown
@@ -36,7 +26,7 @@ if TYPE_CHECKING:
     from nmt.train.tasks.named_texts import Texts
 
 
-@click.command(cls=Command)
+@click.command(cls=command.Command)
 @click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | TABLE", nargs=-1, required=True, type=INPUT)
 @writes(
     "-o",
@@ -63,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "-t", "--tgt-lang", metavar="CODE", show_default="by headings, names or the text", help="Language of the target."
 )
-@table_options
+@command.table_options
 @click.option(
     "--set",
     "overrides",
@@ -71,12 +61,14 @@ if TYPE_CHECKING:
     multiple=True,
     help="Override one setting of the config; may be repeated.",
 )
-@threads_option
-@device_option
-@click.option("--seed", type=WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed.")
+@command.threads_option
+@command.device_option
+@click.option(
+    "--seed", type=command.WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed."
+)
 @click.option(
     "--preset",
-    type=Setting("preset", "NAME"),
+    type=command.Setting("preset", "NAME"),
     show_default=False,
     help="Start from this preset; CONFIG.yaml overrides it and may then name only the corpora.",
 )
@@ -139,7 +131,7 @@ def train(
     keep_little()
     if options["stop_with_stdin"]:
         _stop_with_stdin()
-    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), table_of(options))
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), command.table_of(options))
     if options["budget"] is not None:
         seconds_of(options["budget"])  # raises before anything is read
     own: dict[str, str | int | None] = {"seed": options["seed"]}
@@ -178,7 +170,7 @@ def texts_of(
     folder: str | None,
     dev: tuple[str, ...],
     langs: tuple[str | None, str | None] = (None, None),
-    table: Mapping[str, Any] = NOT_SAID,
+    table: Mapping[str, Any] = command.NOT_SAID,
 ) -> tuple[Texts, Texts | None, Path] | None:
     """Return training text, validation text (None: hold some out) and model folder, or None if `inputs` is a config.
     `langs`: the codes that options give, None for others; a single name may then be the prefix of two files. `table`:
@@ -195,7 +187,7 @@ def texts_of(
     if len(inputs) == 1 and (files := _files_to_name(Path(inputs[0]))):
         names = " and ".join(Path(file).name for file in files)
         order = ", the source first" if len(files) > 1 else ""
-        raise click.UsageError(f"{shown(inputs[0])} is a folder with {names}; give {as_typed(files)}{order}.")
+        raise click.UsageError(f"{shown(inputs[0])} is a folder with {names}; give {command.as_typed(files)}{order}.")
     if len(inputs) == 1 and not _is_prefix(inputs[0], langs) and format_of(inputs[0]) == "lines":
         if dev:
             raise click.UsageError(
@@ -211,7 +203,7 @@ def texts_of(
                 f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
                 f"{advice}."
             )
-        if table != NOT_SAID:
+        if table != command.NOT_SAID:
             raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
         return None
     if settings := [one for one in inputs if Path(one).suffix in (".yaml", ".yml")]:
@@ -317,7 +309,7 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
         if result.signal is None and result.best_path is not None:
             program = click.get_current_context().command_path.removesuffix("train")  # of nmt-train, or of nmt train
             cells = [word for name in result.cells for word in ("--cells", name)]
-            tell(f"Try it: {program}translate {as_typed([str(result.folder), *cells])}")
+            tell(f"Try it: {program}translate {command.as_typed([str(result.folder), *cells])}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

@@ -9,24 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nmt.cli.lines import streams
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
-from nmt.cli.lines.streams import (
-    FORMATS,
-    LineWriter,
-    Record,
-    alignment_line,
-    check_apart,
-    in_step,
-    load_translator,
-    output_lines,
-    output_of,
-    phrase_pairs,
-    phrases,
-    soft_alignment_line,
-    tell_to_type,
-    telling_notices,
-    write_plot,
-)
 from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.options.command import Command, running_options
@@ -70,7 +54,7 @@ _CHUNK_BATCHES = 32
 @flag("--scores", text="Write the score next to each translation, as columns.")
 @chooses(
     "--output-format",
-    among=FORMATS,
+    among=streams.FORMATS,
     show_default="text, or tsv with --n-best or --scores",
     text="Write text, columns, or one JSON object per line of INPUT (see above).",
 )
@@ -166,14 +150,14 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     if options["form"] != "lines":
         _translate_document(job, model_dir, source, options)
         return
-    records = in_step(open_lines(source), {path: open_lines(path) for path in [job.prefixes] if path})
+    records = streams.in_step(open_lines(source), {path: open_lines(path) for path in [job.prefixes] if path})
     with contextlib.ExitStack() as stack:
-        job.notices = stack.enter_context(telling_notices(source))
+        job.notices = stack.enter_context(streams.telling_notices(source))
         if not options["resume"]:
-            job.writer = stack.enter_context(output_lines(options["output"]))
+            job.writer = stack.enter_context(streams.output_lines(options["output"]))
         if options["alignments"]:
-            job.alignments = stack.enter_context(output_lines(options["alignments"]))
-        translator = load_translator(model_dir, options)
+            job.alignments = stack.enter_context(streams.output_lines(options["alignments"]))
+        translator = streams.load_translator(model_dir, options)
         tell_doubts(langs_of(translator.config.data), [(source, "INPUT", 0)], options["output"], lines=False)
         _settle(job, translator, source)
         if options["resume"]:
@@ -195,7 +179,7 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
     """Translate a document, for --format."""
     from nmt.cli.lines.documents import translate_document
 
-    translator = load_translator(model_dir, options)
+    translator = streams.load_translator(model_dir, options)
     tell_doubts(langs_of(translator.config.data), [], options["output"])
     _settle(job, translator)
     translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
@@ -221,7 +205,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
         raise click.UsageError("Tables and shards need files, not standard input.")
     scores = options.pop("scores")
     job = _job({**options, "scores": False})
-    translator = load_translator(model_dir, options)
+    translator = streams.load_translator(model_dir, options)
     _settle(job, translator)
     new = options["output_column"]
     columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
@@ -251,8 +235,8 @@ class _Job:
     glossary: list[tuple[str, str]]
     forbidden: list[str]
     plots: Path | None
-    writer: LineWriter | None = None
-    alignments: LineWriter | None = None
+    writer: streams.LineWriter | None = None
+    alignments: streams.LineWriter | None = None
     notices: Notices | None = None
     continued: Continued | None = None
     soft: bool = False  # whether alignments are soft
@@ -278,7 +262,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
     models = [model_dir, *options["ensemble"], *options["then"]]
     inputs["a file of the model"] = [path for place in models for path in model_files(Path(place))]
     outputs = {"-o": options["output"], "--alignments": options["alignments"]}
-    check_apart({name: path for name, path in outputs.items() if path is not None}, inputs)
+    streams.check_apart({name: path for name, path in outputs.items() if path is not None}, inputs)
 
 
 def _job(options: dict[str, Any]) -> _Job:
@@ -302,7 +286,7 @@ def _job(options: dict[str, Any]) -> _Job:
     if options["dictionary"] is not None and not options["replace_unk"]:
         raise click.UsageError("--dictionary needs --replace-unk.")
     search |= {"n_best": n_best, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
-    search["dictionary"] = dict(phrase_pairs(options["dictionary"]))
+    search["dictionary"] = dict(streams.phrase_pairs(options["dictionary"]))
     search["details"] = form == "json" or plots is not None or options["alignments"] is not None
     if options["prefix"] is not None and options["prefix_text"] is not None:
         raise click.UsageError("Give --prefix, a text for each line, or --prefix-text, one for all.")
@@ -311,8 +295,8 @@ def _job(options: dict[str, Any]) -> _Job:
         search=search,
         prefixes=options["prefix"],
         prefix=options["prefix_text"],
-        glossary=phrase_pairs(options["glossary"]),
-        forbidden=phrases(options["forbid"]),
+        glossary=streams.phrase_pairs(options["glossary"]),
+        forbidden=streams.phrases(options["forbid"]),
         plots=Path(plots) if plots else None,
         soft=options["alignment_type"] == "soft",
     )
@@ -333,13 +317,13 @@ def _settle(job: _Job, translator: Translator | Pivot, source: str = STDIN) -> N
     search["batch_size"] = search["batch_size"] or decoding.batch_size
 
 
-def _run(job: _Job, source: str, records: Lines[Record], translator: Translator | Pivot, meter: Meter) -> None:
+def _run(job: _Job, source: str, records: Lines[streams.Record], translator: Translator | Pivot, meter: Meter) -> None:
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
     from nmt.inference.pipeline import phrases_for
     from nmt.inference.translator import Constraints
 
-    tell_to_type(source)
+    streams.tell_to_type(source)
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
         if job.continued is not None:
@@ -363,10 +347,10 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
     if job.notices is not None:
         job.notices.add(job.number, [text for one in found[:1] for text in one.warnings])
     if job.writer is not None:
-        for text in output_of(job.form, job.number, line, found):
+        for text in streams.output_of(job.form, job.number, line, found):
             job.writer.write(text)
     if job.alignments is not None:
-        job.alignments.write(soft_alignment_line(found) if job.soft else alignment_line(found))
+        job.alignments.write(streams.soft_alignment_line(found) if job.soft else streams.alignment_line(found))
     if job.plots is not None and found[0].detail is not None:
-        write_plot(job.plots / f"{job.number}.svg", found[0].detail)
+        streams.write_plot(job.plots / f"{job.number}.svg", found[0].detail)
     job.number += 1

@@ -26,12 +26,8 @@ from nmt.system.lines import read_text
 
 @dataclass
 class Evaluation:
-    """References, sources if given, and the options of an evaluation.
-
-    references: The references of each line by text, None where a line has fewer. names: Their files. sources: Source
-    lines, or empty.
-    options: Options of the command.
-    """
+    """References, sources if given, and the options of an evaluation. references: The references of each line by text,
+    None where a line has fewer. names: Their files. sources: Lines, or empty. options: Those of the command."""
 
     references: list[list[str | None]]
     names: Sequence[str]

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from nmt.inference.translator import Translator
 
 Given = tuple[str | None, str, int]
-"""A text as a user names it: its path, None if there is none; the option or argument; 0 for the source, 1 for the
-target."""
+"""A text as a user names it: its path or None; the option or argument; 0 for the source, 1 for the target."""
 _NOT_TEXT = frozenset(".pdf .doc .xls .ppt .xlsx .rtf .zip .parquet .gz .zst .bz2 .xz".split())
 """Endings of files that lines of text are none of: a text for nmt-translate -o is not compressed."""
 _MOSTLY = 0.8

@@ -24,8 +24,7 @@ _LINE_SECONDS = 30.0
 
 @contextlib.contextmanager
 def showing() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a text on the terminal's last line, at most a few times a second; without a terminal
-    it does nothing."""
+    """Yield a function that shows a text on the terminal's last line, at most a few times a second, or does nothing."""
     shows, shown_at = is_live(sys.stderr), 0.0
 
     def show(text: str) -> None:

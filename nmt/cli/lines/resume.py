@@ -33,10 +33,8 @@ _SHOWN = 40
 
 
 class Continued:
-    """The answers of an earlier run, and the input that is still to be answered; made by `continued_lines`.
-
-    writer: Appends to the output. answered: Number of input lines already answered. rest: The other input lines.
-    """
+    """The answers of an earlier run, and the input that is still to be answered; made by `continued_lines`. writer:
+    Appends to the output. answered: Number of input lines already answered. rest: The other input lines."""
 
     def __init__(self, path: Path, stream: BinaryIO, records: Lines[Record], run: dict[str, Any], tsv: bool) -> None:
         self._path, self._stream = path, stream
@@ -104,8 +102,7 @@ class Continued:
 
 
 def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) -> dict[str, Any]:
-    """Return everything besides the input that answers depend on, for the record of --resume: not threads, batch size
-    and device."""
+    """Return all but the input that answers depend on, for the record of --resume: not threads, batch size, device."""
     from nmt.inference.pivot import Pivot
     from nmt.inference.translation import chosen_settings
     from nmt.rnn.devices import resolved_dtype

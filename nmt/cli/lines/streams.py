@@ -1,5 +1,4 @@
-"""Write lines and translations to standard output, files and pipes, and read several files in parallel, a chunk at a
-time."""
+"""Write lines and translations to standard output, files and pipes; read several files in parallel, in chunks."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ Record = tuple[str, dict[str, str]]
 
 
 class LineWriter:
-    """Writes lines in UTF-8 to a stream; errors name the target. `stream`: the binary stream; `name`: the user's name
-    for it."""
+    """Writes lines in UTF-8 to a binary stream; errors name the target. `name`: the user's name for it."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream
@@ -176,8 +174,7 @@ def telling_notices(source: str) -> Iterator[Notices]:
 
 
 def discard(handle: int) -> None:
-    """Redirect a standard stream to /dev/null: its buffered data could not be written, and the interpreter would try
-    again on exit."""
+    """Redirect a standard stream to /dev/null: its data could not be written, and would be tried again on exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, handle)
     os.close(nowhere)
@@ -201,10 +198,8 @@ def write_errors(name: str) -> Iterator[None]:
 
 
 def check_page(output: str, earlier: str) -> None:
-    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text.
-
-    earlier: What may be replaced, `an earlier report`.
-    """
+    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text. earlier: What
+    may be replaced, `an earlier report`."""
     try:
         if output == STDOUT or not is_file(Path(output)):
             return
@@ -301,8 +296,7 @@ def phrases(path: str | None) -> list[str]:
 
 
 def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
-    """Read phrases and their translations, separated by a tab, or by `=` in a line without a tab. Raises DataError for
-    any other line."""
+    """Read phrases and their translations, separated by a tab, or by `=` in a line without one. Raises DataError."""
     found = []
     for line in phrases(path):
         columns = [one.strip() for one in (line.split("\t") if "\t" in line else line.split("=", 1))]

@@ -19,21 +19,9 @@ from nmt.cli.lines.judging import tell_doubts
 from nmt.cli.lines.streams import check_apart, tell, write_errors
 from nmt.errors import DataError, DeviceError, how_to_install
 from nmt.inference.rows import Rows
+from nmt.system import paths
 from nmt.system.files import explain, read_small, replacing, write_bytes
 from nmt.system.lines import MAX_LINE_BYTES, read_lines
-from nmt.system.paths import (
-    absent,
-    check_folder,
-    check_output,
-    ends_in_slash,
-    exists,
-    is_file,
-    is_folder,
-    kind,
-    listed,
-    named,
-    shown,
-)
 
 FORMATS = ("text", "jsonl", "parquet")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -67,7 +55,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """A range of rows of a file: from `first` up to but not including `end`."""
 
     path: Path
@@ -104,14 +92,14 @@ class _Errors:
         self.first = self.first or next(filter(None, errors), "")
 
 
-def _translate_text(part: Part, stream: BinaryIO, work: Work, errors: _Errors) -> None:
+def _translate_text(part: TablePart, stream: BinaryIO, work: Work, errors: _Errors) -> None:
     lines = islice(read_lines(part.path), part.first, part.end)
     while chunk := list(islice(lines, work.size)):
         for text in work.translate(cast(list[Any], chunk)).texts:
             stream.write(text.encode() + b"\n")
 
 
-def _translate_json(part: Part, stream: BinaryIO, work: Work, errors: _Errors) -> None:
+def _translate_json(part: TablePart, stream: BinaryIO, work: Work, errors: _Errors) -> None:
     """Translate JSON lines. A line that is not an object becomes an object with an error; objects keep their fields."""
     lines, columns = islice(_raw_lines(part.path), part.first, part.end), work.columns
     while chunk := list(islice(lines, work.size)):
@@ -127,8 +115,7 @@ def _translate_json(part: Part, stream: BinaryIO, work: Work, errors: _Errors) -
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    """Return an object as a JSON line; if it contains half a surrogate pair, which UTF-8 cannot encode, with
-    escapes."""
+    """Return an object as a JSON line; with escapes if it has half a surrogate pair, which UTF-8 cannot encode."""
     try:
         return json.dumps(record, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
@@ -151,7 +138,7 @@ def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
     return record, ""
 
 
-def _translate_parquet(part: Part, temporary: Path, work: Work, errors: _Errors) -> None:
+def _translate_parquet(part: TablePart, temporary: Path, work: Work, errors: _Errors) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -249,8 +236,8 @@ def check_no_models(model: str, inputs: Sequence[str]) -> None:
     from nmt.storage.model_folder import CONFIG_NAME
 
     for name in inputs:
-        if exists(Path(name) / CONFIG_NAME):
-            comes_last = is_file(Path(model)) and Path(model).suffix != ".nmt"
+        if paths.exists(Path(name) / CONFIG_NAME):
+            comes_last = paths.is_file(Path(model)) and Path(model).suffix != ".nmt"
             advice = f"name it first: {name} {model}" if comes_last else "--ensemble adds models"
             raise click.UsageError(f"must be a text to translate, got the model {name}; {advice}.")
 
@@ -272,7 +259,7 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
     file does not exist, or two would be written to the same place."""
     found: dict[Path, Path] = {}
     for place in inputs:
-        for source, relative in _files(named(place)):
+        for source, relative in _files(paths.named(place)):
             if relative in found:
                 raise DataError(
                     f"{source}: must have a name of its own below {output}, got that of {found[relative]}; rename it, "
@@ -294,11 +281,9 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
 
 @dataclass(frozen=True)
 class Work:
-    """Options for translating rows.
-
-    form: The format of all files, one of FORMATS; None detects it by their names. columns: Column names of tables.
-    translate: Translates a list of rows. size: Number of rows at a time. langs: The codes of the model's languages.
-    """
+    """Options for translating rows. form: The format of all files, one of FORMATS; None detects it by their names.
+    columns: Column names of tables. translate: Translates a list of rows. size: Number of rows at a time. langs: The
+    codes of the model's languages."""
 
     form: str | None
     columns: Columns
@@ -312,13 +297,18 @@ def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | No
     file. `place`: where to write; a name that ends in a slash is a folder. `shard`: its number, and the number of
     shards; None for everything. `run`: what translations depend on, which is recorded in the folder. Raises DataError:
     A file cannot be read or written, or the folder contains something else."""
-    one = named(inputs[0])
-    if shard is None and len(inputs) == 1 and is_file(one) and not (ends_in_slash(place) or is_folder(Path(place))):
-        target = check_output(place, "-o")
+    one = paths.named(inputs[0])
+    if (
+        shard is None
+        and len(inputs) == 1
+        and paths.is_file(one)
+        and not (paths.ends_in_slash(place) or paths.is_folder(Path(place)))
+    ):
+        target = paths.check_output(place, "-o")
         check_apart({"-o": place}, {"INPUT": inputs[0]})
         _translate(Task(one, target, 0, 1), work)
         return
-    output = check_folder(place, "-o")
+    output = paths.check_folder(place, "-o")
     _check_outside(output, inputs)
     tasks = tasks_of(inputs, output, shard or (0, 1))
     for task in tasks:
@@ -327,7 +317,7 @@ def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | No
     done = bad = there = 0
     failed: list[DataError] = []
     for task in tasks:
-        if exists(task.target):
+        if paths.exists(task.target):
             there += 1
             continue
         try:
@@ -352,7 +342,7 @@ def _check_outside(output: Path, inputs: Sequence[str]) -> None:
     place = Path(os.path.realpath(output))
     for one in inputs:
         folder = Path(os.path.realpath(one))
-        if folder in place.parents and is_folder(folder) and not _is_hidden(place.relative_to(folder)):
+        if folder in place.parents and paths.is_folder(folder) and not _is_hidden(place.relative_to(folder)):
             raise DataError(
                 f"{output}: must be outside of {one}, got a folder in it, which the next call would translate, too; "
                 "name another place with -o"
@@ -385,7 +375,7 @@ def _translate(task: Task, work: Work) -> int:
         raise DataError(
             f"{target}: must end as INPUT does, got {form} in a file for {other}; the output has the form of INPUT"
         )
-    part, errors = Part(task.source, first, end), _Errors()
+    part, errors = TablePart(task.source, first, end), _Errors()
     with write_errors(str(target)), replacing(target) as temporary:
         if form == "parquet":
             _translate_parquet(part, temporary, work, errors)
@@ -432,32 +422,29 @@ def check_record(output: Path, run: dict[str, Any]) -> None:
 def is_corpus(inputs: Sequence[str], form: str | None, shard: tuple[int, int] | None) -> bool:
     """Return whether whole files are to be translated, instead of a stream of lines."""
     table = (form or format_of(Path(inputs[0]))) in FORMATS[1:]
-    return len(inputs) > 1 or shard is not None or table or is_folder(named(inputs[0]))
+    return len(inputs) > 1 or shard is not None or table or paths.is_folder(paths.named(inputs[0]))
 
 
 def _files(path: Path) -> list[tuple[Path, Path]]:
-    """Return the files that an argument names, each with its path below the output. Raises DataError if there are
-    none."""
-    if is_file(path):
+    """Return the files that an argument names, each with its path below the output. Raises DataError for none."""
+    if paths.is_file(path):
         return [(path, Path(path.name))]
-    if not exists(path):
-        raise DataError(absent(path, "file or folder", "give the input, and name the output with -o"))
-    if not is_folder(path):
-        raise DataError(f"{shown(path)}: must be a file or a folder, got {kind(path)}; give another input")
-    found = [(one, one.relative_to(path)) for one in listed(path)]
+    if not paths.exists(path):
+        raise DataError(paths.absent(path, "file or folder", "give the input, and name the output with -o"))
+    if not paths.is_folder(path):
+        raise DataError(f"{paths.shown(path)}: must be a file or a folder, got {paths.kind(path)}; give another input")
+    found = [(one, one.relative_to(path)) for one in paths.listed(path)]
     found = [(one, name) for one, name in found if not _is_hidden(name)]
     for one, _ in found:
-        if not exists(one):
-            tell(f"warning: {shown(one)}: skipped, a broken link")
-    found = [(one, name) for one, name in found if is_file(one)]
+        if not paths.exists(one):
+            tell(f"warning: {paths.shown(one)}: skipped, a broken link")
+    found = [(one, name) for one, name in found if paths.is_file(one)]
     if not found:
         raise DataError(f"{path}: must contain files to translate, got none; give another folder")
     return found
 
 
 def _cut(name: Path, number: int, count: int) -> Path:
-    """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`. Sorted names are in the
-    order of the parts."""
+    """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`; names sort as parts."""
     ending = "".join(name.suffixes[-2:] if name.suffix == ".gz" else name.suffixes[-1:])
-    stem = name.name.removesuffix(ending)
-    return name.with_name(f"{stem}-{number + 1:05}-of-{count:05}{ending}")
+    return name.with_name(f"{name.name.removesuffix(ending)}-{number + 1:05}-of-{count:05}{ending}")

@@ -144,8 +144,7 @@ def _variable_of(param: click.Parameter | None, ctx: click.Context) -> str | Non
 
 
 class Refusal(click.ClickException):
-    """An error of the user, printed as one line in the colours of all messages. `error`: the exception that click would
-    print."""
+    """An error of the user, printed as one line in the colours of all messages. `error`: the exception of click."""
 
     def __init__(self, error: click.ClickException) -> None:
         super().__init__(error.message)
@@ -155,8 +154,7 @@ class Refusal(click.ClickException):
         self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it of the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it to standard error: one line, which names --help if an option is wrong; after a traceback with
-        --verbose."""
+        """Print it to standard error, one line, with --help if an option is wrong; --verbose puts a traceback first."""
         if self._shows_place:
             tell("".join(traceback.format_exception(self.__cause__ or self)), end="")
         context = self._error.ctx if isinstance(self._error, click.UsageError) else None
@@ -169,8 +167,7 @@ class Refusal(click.ClickException):
 
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn errors of the user and the system into a one-line `Refusal`; end silently if the reader of the output is
-    gone."""
+    """Turn errors of the user and the system into a one-line `Refusal`; end silently if the output's reader is gone."""
     try:
         yield
     except Refusal:

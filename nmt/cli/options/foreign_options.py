@@ -38,8 +38,7 @@ _ONE_DASH = re.compile(r"-[a-z][a-z_]+|[–—]-?[a-z][a-z_-]+")
 
 
 def resolved(args: list[str], known: Set[str]) -> list[str]:
-    """Return the arguments, whose `_ONE_DASH` options get two dashes. `known`: the command's own options, such as
-    `--beam-size`."""
+    """Return the arguments, whose `_ONE_DASH` options get two dashes. `known`: the command's own, as `--beam-size`."""
     end = args.index("--") if "--" in args else len(args)
     return [_resolved(word, known) for word in args[:end]] + args[end:]
 

@@ -35,8 +35,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def settings_of_preset(name: str, values: Mapping[str, Any]) -> list[str]:
-    """Return in words which of `values`, all settings of a config, are as the preset has them: one line for each
-    section."""
+    """Return in words which of `values`, all settings, are as the preset has them: one line for each section."""
     lines = []
     for section, own in preset_values(name).items():
         listed = ", ".join(f"{key} {_text(value)}" for key, value in _kept(own, values[section]))
@@ -63,12 +62,9 @@ _NEIGHBOUR = 2.5
 
 @dataclass(frozen=True)
 class Point:
-    """One row of `python recipes/four_sizes.py`: means over its seeds.
-
-    kind: Name of the text. minutes: Of one core. bleu, chrf: Of sentences that were not read; held_out: of the 5 % that
-    training holds out; elsewhere: of another kind of text, None where there was none. right: Percentage of right words,
-    for lists of words.
-    """
+    """One row of `python recipes/four_sizes.py`: means over its seeds. kind: Name of the text. minutes: Of one core.
+    bleu, chrf: Of sentences that were not read; held_out: of the 5 % that training holds out; elsewhere: of another
+    kind of text, None where there was none. right: Percentage of right words, for lists of words."""
 
     kind: str
     pairs: int

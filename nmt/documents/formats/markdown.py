@@ -183,8 +183,7 @@ def _blocks(text: str) -> tuple[list[Block], Callable[[str], bool]]:
     reader = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
     reader.core.ruler.enableOnly(["normalize", "block"])
     known: dict[str, dict[str, object]] = {}
-    blocks = reader.parse(text, known)
-    return blocks, lambda label: normalizeReference(label) in known.get("references", ())
+    return reader.parse(text, known), lambda label: normalizeReference(label) in known.get("references", ())
 
 
 def _units(text: str, file: File) -> Iterator[_Unit]:

@@ -18,18 +18,8 @@ from itertools import zip_longest
 
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import xml_as_utf8
-from nmt.documents.formats import html
+from nmt.documents.formats import html, xml_places
 from nmt.documents.formats.run_pieces import DRAWING, WORD, Item, Look, Piece, RunReader, behind_properties, pair
-from nmt.documents.formats.xml_places import (
-    Element,
-    attribute_place,
-    count_elements,
-    in_order,
-    prefix_of,
-    replaced,
-    trees,
-    without_cdata,
-)
 from nmt.documents.passage import Passage, Splitter
 from nmt.documents.tagged_text import Token, tagged_passage
 from nmt.documents.tokens import notes_whole
@@ -56,7 +46,7 @@ _KEPT = ("tracked-changes", "docAuthor")
 """Elements whose paragraphs are not translated."""
 
 
-def is_paragraph(one: Element) -> bool:
+def is_paragraph(one: xml_places.Element) -> bool:
     """Return whether an element is a paragraph to translate; text that OpenDocument computes is not."""
     if one.name not in _PARAGRAPHS.get(one.space, ()):
         return False
@@ -69,7 +59,7 @@ def is_paragraph(one: Element) -> bool:
     return above is None
 
 
-def is_description(one: Element) -> bool:
+def is_description(one: xml_places.Element) -> bool:
     """Return whether an element may describe a picture of WordprocessingML, DrawingML or PresentationML."""
     return one.name in ("docPr", "cNvPr")
 
@@ -77,12 +67,11 @@ def is_description(one: Element) -> bool:
 class Paragraph:
     """A paragraph that contains text."""
 
-    def __init__(self, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]) -> None:
+    def __init__(self, whole: xml_places.Element, content: bytes, splitter: Splitter | None, raised: Set[str]) -> None:
         self._content, self._whole = content, whole
-        self._prefix = prefix_of(content, whole)
+        self._prefix = xml_places.prefix_of(content, whole)
         self.start, self.end = whole.start, whole.end
-        has_runs = whole.space in WORD + DRAWING
-        reader = RunReader(whole, content) if has_runs else MixedReader(whole, content, raised)
+        reader = RunReader(whole, content) if whole.space in WORD + DRAWING else MixedReader(whole, content, raised)
         self._pieces = [*reader.pieces]
         pair(self._pieces)
         self._base: Look | None = reader.base
@@ -104,7 +93,7 @@ class Paragraph:
         def kept(start: int, end: int) -> bytes:
             within = changes[bisect_left(starts, start) : bisect_left(starts, end)]
             moved = [(a - start, b - start, text) for a, b, text in within]
-            return replaced(self._content[start:end], moved) if moved else self._content[start:end]
+            return xml_places.replaced(self._content[start:end], moved) if moved else self._content[start:end]
 
         out = _Runs(self._prefix, self._whole.space in DRAWING)
         looks = [self._base]
@@ -153,9 +142,9 @@ class Description:
         return new.replace('"', "&quot;").replace("'", "&#39;").encode()
 
 
-def _descriptions(one: Element, content: bytes, splitter: Splitter | None) -> list[Description]:
+def _descriptions(one: xml_places.Element, content: bytes, splitter: Splitter | None) -> list[Description]:
     """Return the descriptions of a picture that are more than the name of a file."""
-    places = (attribute_place(content, one, name) for name in ("descr", "title"))
+    places = (xml_places.attribute_place(content, one, name) for name in ("descr", "title"))
     found = [Description(*place, content, splitter) for place in places if place is not None]
     return [one for one in found if one.passage.sentences and not _FILE_NAME.fullmatch(one.passage.source)]
 
@@ -209,13 +198,13 @@ class MixedReader:
 
     base: None = None
 
-    def __init__(self, whole: Element, content: bytes, raised: Set[str]) -> None:
+    def __init__(self, whole: xml_places.Element, content: bytes, raised: Set[str]) -> None:
         self._content, self._raised = content, raised
         self.pieces: list[Piece] = []
         self._is_spaced = True  # whether the text so far ends with a space, or there is none
         self._contents(whole)
 
-    def _contents(self, one: Element) -> None:
+    def _contents(self, one: xml_places.Element) -> None:
         at = one.inner
         for child in one.children:
             self._text(at, child.start)
@@ -224,12 +213,12 @@ class MixedReader:
         self._text(at, one.inner_end)
 
     def _text(self, start: int, end: int) -> None:
-        raw = _INSTRUCTION.sub("", without_cdata(self._content[start:end].decode()))
+        raw = _INSTRUCTION.sub("", xml_places.without_cdata(self._content[start:end].decode()))
         if raw:
             self.pieces.append(Piece("text", raw))
             self._is_spaced = raw[-1].isspace()
 
-    def _child(self, one: Element) -> None:
+    def _child(self, one: xml_places.Element) -> None:
         item, ids = Item(one.start, one.end), one.attributes
         if one.name == "s" and not self._is_spaced:  # spaces: the first one divides words, others are a mark
             self.pieces.append(Piece("text", " "))
@@ -303,17 +292,17 @@ def _xml_part(part: File) -> Document:
     """Read a part in XML. A language that it declares becomes the target language."""
     data, back = xml_as_utf8(part.content, part.name)
     paragraphs: list[Paragraph | Description] = []
-    languages: list[Element] = []
+    languages: list[xml_places.Element] = []
     styles = [one.partition(b"</style:style>")[0] for one in data.split(b"<style:style ")[1:]]
     found = (_STYLE_NAME.search(one) for one in styles if b'text-position="super' in one)
     raised = {one[1].decode() for one in found if one is not None}
 
-    def wanted(one: Element) -> bool:
+    def wanted(one: xml_places.Element) -> bool:
         return is_paragraph(one) or is_description(one) or (one.name == "language" and one.space == _DUBLIN_CORE)
 
-    for tree in trees(data, part.name, wanted, part.limits):
+    for tree in xml_places.trees(data, part.name, wanted, part.limits):
         languages += [tree] if tree.name == "language" and tree.inner < tree.end else []  # of a book
-        for one in in_order([tree]):
+        for one in xml_places.in_order([tree]):
             if is_paragraph(one) and one.inner < one.end:
                 new = Paragraph(one, data, part.splitter, raised)
                 paragraphs += [new] if new.passage.sentences else []
@@ -324,7 +313,7 @@ def _xml_part(part: File) -> Document:
         changes = _changes(paragraphs, texts)
         if part.languages is not None and part.languages[1] and languages:  # the first one is the main language
             changes.append((languages[0].inner, languages[0].inner_end, escape(part.languages[1]).encode()))
-        return back(replaced(data, changes)) if changes else part.content
+        return back(xml_places.replaced(data, changes)) if changes else part.content
 
     return Document([one.passage for one in paragraphs], write)
 
@@ -374,7 +363,7 @@ def _opened(file: File) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         if any(info.compress_type not in _PACKED for info in members) or archive.testzip() is not None:
             raise zipfile.BadZipFile("a member cannot be unpacked")
         parts = {info.filename: archive.read(info) for info in texts}
-        limits.check_elements(sum(map(count_elements, parts.values())), name)
+        limits.check_elements(sum(map(xml_places.count_elements, parts.values())), name)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError) as error:
         other = kind_of_bytes(file.content[:HEAD_BYTES])
         if other is not None and not file.content.startswith(b"PK"):

@@ -192,8 +192,7 @@ def _block(texts: Sequence[tuple[str, str]], end: str) -> str:
     """Return keywords and their texts as written in a file, each line of text in a separate string."""
     out = ""
     for keyword, text in texts:
-        parts = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
-        quoted = [f'"{part.translate(_WRITTEN)}"{end}' for part in parts]
+        quoted = [f'"{part.translate(_WRITTEN)}"{end}' for part in re.findall(r"[^\n]*\n|[^\n]+", text) or [""]]
         out += f"{keyword} " + (f'""{end}' if len(quoted) > 1 else "") + "".join(quoted)
     return out
 

@@ -63,8 +63,7 @@ class _Element:
 def read(file: File) -> Document:
     """Read an XML file."""
     text, encode = declared_text(file.content, file.name)
-    passage = _passage(text, file.splitter)
-    return Document([passage], lambda found: encode(found[0]))
+    return Document([_passage(text, file.splitter)], lambda found: encode(found[0]))
 
 
 def _passage(text: str, splitter: Splitter | None) -> Passage:

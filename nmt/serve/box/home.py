@@ -88,8 +88,7 @@ def _forked(handle: int, others: tuple[socket.socket, int, int]) -> int:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with socket.socket(fileno=handle) as connection:
             began = _largest()
-            grown = lambda: _largest() - began > _MOST_GROWN  # noqa: E731 - it is two words long
-            _serve_jobs(connection.makefile("rb"), connection.sendall, _limit, grown)
+            _serve_jobs(connection.makefile("rb"), connection.sendall, _limit, lambda: _largest() - began > _MOST_GROWN)
         code = 0
     finally:
         os._exit(code)

@@ -34,8 +34,7 @@ async def opus_cat(request: Request) -> Response:
 async def opus_cat_pairs(request: Request) -> Response:
     """Answer GET /MTRestService/ListSupportedLanguagePairs."""
     service, _, _ = await web.read_request(request, "tokenCode")
-    targets = service.models.targets
-    return web.CompactJSON([f"{source}-{target}" for source, to in targets.items() for target in to])
+    return web.CompactJSON([f"{source}-{target}" for source, to in service.models.targets.items() for target in to])
 
 
 async def opus_cat_tags(request: Request) -> Response:

@@ -48,8 +48,7 @@ class Glossary:
 
     def entries_for(self, source: str, target: str) -> Entries:
         """Return the entries if they are for a language pair, regardless of regions; for all sources if it is auto."""
-        is_for = self.target == base(target) and (self.source == base(source) or source == "auto")
-        return self.entries if is_for else ()
+        return self.entries if self.target == base(target) and (self.source == base(source) or source == "auto") else ()
 
     @property
     def about(self) -> dict[str, Any]:
@@ -74,8 +73,7 @@ class Glossaries(Shelf[Glossary]):
     def add(self, one: Glossary) -> None:
         """Store a glossary. Raises RequestError if its client has too many."""
         size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in one.entries)
-        is_full = len(self.of(one.client)) >= _MOST_OF_CLIENT
-        if is_full or self.bytes_of(one.client) + size > _MOST_BYTES_OF_CLIENT:
+        if len(self.of(one.client)) >= _MOST_OF_CLIENT or self.bytes_of(one.client) + size > _MOST_BYTES_OF_CLIENT:
             raise RequestError(
                 400,
                 f"glossaries: must be at most {_MOST_OF_CLIENT} of a client, and {_MOST_BYTES_OF_CLIENT >> 20} MiB, "
@@ -145,8 +143,7 @@ async def languages(request: Request) -> Response:
 async def usage(request: Request) -> Response:
     """Answer GET /v2/usage: characters since the server started, and a limit that is never reached."""
     service, _, client = await web.read_request(request, KEY)
-    used = service.gate.used(client)
-    return web.CompactJSON({"character_count": used, "character_limit": 10**12})
+    return web.CompactJSON({"character_count": service.gate.used(client), "character_limit": 10**12})
 
 
 async def glossary_pairs(request: Request) -> Response:
@@ -206,8 +203,7 @@ async def glossary_entries(request: Request) -> Response:
     """Answer GET /v2/glossaries/ID/entries."""
     _, _, client = await web.read_request(request, KEY)
     found = request.app.state.glossaries.own(client, request.path_params["name"])
-    text = "\n".join("\t".join(pair) for pair in found.entries)
-    return Response(text, media_type="text/tab-separated-values")
+    return Response("\n".join("\t".join(pair) for pair in found.entries), media_type="text/tab-separated-values")
 
 
 _MOST_OF_CLIENT_IN_WORK, _MOST_IN_WORK = 8, 64

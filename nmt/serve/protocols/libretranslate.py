@@ -64,12 +64,10 @@ async def translate(request: Request) -> Response:
 async def _language_of(service: Service, texts: Sequence[str], target: str) -> tuple[str, float]:
     """Return the detected language of texts and its confidence: a language that can be translated into `target`, or
     `target` itself (nothing to translate) only if that is certain."""
-    pairs = service.models.targets.items()
-    among = [source for source, to in pairs if base(target) in map(base, to)]
+    among = [source for source, to in service.models.targets.items() if base(target) in map(base, to)]
     if not among or (len(among) == 1 and not service.detector.is_there):
         return (among or list(service.models.targets))[0], 0.0
-    text = " ".join(texts)[:_SAMPLE]
-    ranked = await asyncio.to_thread(service.detector.ranked, text, [*among, base(target)])
+    ranked = await asyncio.to_thread(service.detector.ranked, " ".join(texts)[:_SAMPLE], [*among, base(target)])
     return next(one for one in ranked if one[0] in among or one[1] >= _CERTAIN)
 
 
@@ -134,8 +132,7 @@ async def suggest(request: Request) -> Response:
 
 async def translate_file(request: Request) -> Response:
     """Answer POST /translate_file."""
-    fields = await web.read_multipart(request, web.service_of(request))
-    name = await web.translated_file(request, fields, "auto")
+    name = await web.translated_file(request, await web.read_multipart(request, web.service_of(request)), "auto")
     answer = {"translatedFileUrl": f"{web.public_address(request)}/download_file/{name}"}
     return web.CompactJSON(answer | web.left_of(request, name))
 

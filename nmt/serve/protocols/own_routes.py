@@ -37,8 +37,7 @@ async def models(request: Request) -> Response:
     await asyncio.to_thread(bleu_signature)  # loads a library, once
     found = []
     for one in service.models.all:
-        names = {"source_name": language_name(one.source), "target_name": language_name(one.target)}
-        found.append(one.about | names)
+        found.append(one.about | {"source_name": language_name(one.source), "target_name": language_name(one.target)})
     limits = service.settings.limits
     return web.CompactJSON(
         {
