@@ -72,7 +72,8 @@ def test_translate_a_folder_with_a_bundle(models, tmp_path):
 
 
 def test_score(models):
-    texts = "--src", models / "text", "--tgt", models / "text"
+    (models / "same").write_text("kara losu\n")
+    texts = "--src", models / "text", "--tgt", models / "same"
     found = OPENS.during(models, lambda: call(score, models / "first", *texts, "--threads", "1"))
     assert found and set(found.values()) == {1}, found
 

@@ -341,7 +341,7 @@ def test_the_validation_text_is_named_always(run: Run, tmp_path: Path) -> None:
     dev = [word for side in ("de", "en") for word in ("--dev", own / f"dev.{side}")]
     result = run("nmt-train", *files, "-o", own, "--check-data", *dev)
     assert f"validation text: {own}/dev.de and {own}/dev.en, which are there already" in result.err
-    assert "or this text with --dev" in run("nmt-train", *files, "-o", own, "--check-data").err
+    assert "or this text with --dev" in run("nmt-train", *files, "-o", own, "--check-data", code=1).err
     given = run("nmt-train", *files, "-o", tmp_path / "m", "--check-data", "--dev", files[0], "--dev", files[1])
     assert f"validation text: {files[0]} and {files[1]}" in given.err
 
