@@ -62,7 +62,7 @@ class Front(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first argument names; `nmt nmt-train` works too. Suggest one that is like it."""
+        """Find the command that the first argument names; `nmt nmt-train` works too; suggest one for others."""
         name = args[0].removeprefix("nmt-")
         if name not in COMMANDS and not name.startswith("-"):
             from nmt.config.removed import instead  # here, since --help must be fast

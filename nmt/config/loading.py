@@ -213,7 +213,8 @@ def dump_config(config: Config) -> str:
 
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
-    """Return the validated settings. Raises ConfigError, which names `where` or the override that `changed` has."""
+    """Return the validated settings. Raises ConfigError, which names `where`, or the override of
+    a key by `changed`."""
     name = values.get("preset")
     if name in NAMES:
         values = merged(preset_values(name), values)
@@ -235,7 +236,8 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
 
 
 def _each(overrides: Changes) -> Iterator[tuple[str, Any, str]]:
-    """Yield dotted key, value and name in errors of each override. Raises ConfigError, or TypeError for its type."""
+    """Yield dotted key, value and name in errors of each override. Raises ConfigError, or TypeError if
+    they are of another type."""
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
             if isinstance(value, Mapping) and value:

@@ -112,7 +112,8 @@ class Section(BaseModel):
 def _checks_of(section: type[Section]) -> list[Callable[[Section], None]]:
     """Return the methods that check a section as a whole."""
     parents = section.__mro__[: section.__mro__.index(Section)]
-    return [one for kind in reversed(parents) for name, one in vars(kind).items() if name.startswith("_check_")]
+    names = dict.fromkeys(name for kind in reversed(parents) for name in vars(kind) if name.startswith("_check_"))
+    return [getattr(section, name) for name in names]  # that of a subclass takes the place of another
 
 
 @cache

@@ -19,14 +19,11 @@ from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import best_possible, final_scores, nth_best
 from nmt.rnn.kernels.memory.arrays import distinct, identity, run_bounds
 from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left
-from nmt.special_tokens import BOS_ID
 
 
 class BeamCell:
     """A search over sentences 0, 1, ... N - 1; see `Search`. limits [N]: the maximum length of each sentence's
     translations, including EOS. Sentences enter by `extend` and are returned by `ended`."""
-
-    never = BOS_ID
 
     def __init__(
         self, options: SearchOptions, decoder: Decoder, src_ids: Sequence[Sequence[int]], limits: np.ndarray

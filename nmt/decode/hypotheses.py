@@ -154,12 +154,11 @@ class Block:
 
 
 class Search(Protocol):
-    """The part of a search that selectors see. Tokens below `first_token`, and `never`, are not produced. room, steps:
+    """The part of a search that selectors see. Tokens below `first_token`, and BOS, are not produced. room, steps:
     int64 [N], the free places in the beam of each sentence, and the length in tokens of its hypotheses."""
 
     decoder: Decoder
     first_token: int
-    never: int
     room: np.ndarray
     steps: np.ndarray
 

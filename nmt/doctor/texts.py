@@ -314,7 +314,7 @@ MOST_HASHES = 4_000_000
 
 
 class Duplicates:
-    """Counts duplicate pairs; of many, those whose hashes a power of two divides, with all copies of a pair."""
+    """Counts duplicate pairs; of many, only those whose hashes a power of two divides, all copies of a pair or none."""
 
     def __init__(self, most: int = MOST_HASHES) -> None:
         self._most, self._divisor = most, 1

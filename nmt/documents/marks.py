@@ -236,7 +236,8 @@ class _Layout:
         for child in parent.children:
             if not child.is_point:
                 self._place(child)
-            for one in elements if child.is_point else ():  # a mark that was outside an element moves out of it again
+                continue
+            for one in elements:  # a mark that was outside an element moves out of it again
                 is_before = child.first < one.first
                 if one.begin < child.begin < one.stop or (one.begin == child.begin < one.stop and not is_before):
                     child.begin = child.stop = one.begin if is_before else one.stop

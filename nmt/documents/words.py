@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from codecs import getincrementaldecoder
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -366,11 +366,11 @@ class _Keeper:
     def _take(self, group: list[Placeholder], copies: _Copies, number: int | None) -> bool:
         """Take copies for all placeholders of a source word, in words aligned to `number`; return whether all are."""
         taken: list[_Copy] = []
-        for one in group:
-            waiting = copies.get((one.text, number), deque())
+        for text, count in Counter(one.text for one in group).items():
+            waiting = copies.get((text, number), deque())
             while waiting and waiting[0].is_taken:
                 waiting.popleft()
-            taken += islice((copy for copy in waiting if not (copy.is_taken or copy in taken)), 1)
+            taken += islice((copy for copy in waiting if not copy.is_taken), count)
         is_whole = len(taken) == len(group)
         for copy in taken if is_whole else ():
             copy.is_taken = copy.word.kept = True
@@ -510,7 +510,7 @@ class _Keeper:
 
 
 def _without(text: str, parts: Iterable[Placeholder | TargetWord | _Copy], sign: str = " ") -> str:
-    """Return a text with a sign in place of each of those of parts of it."""
+    """Return a text with `sign` in place of each character of these parts."""
     signs = list(text)
     for one in parts:
         signs[one.start : one.end] = sign * (one.end - one.start)

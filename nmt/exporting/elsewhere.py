@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,8 @@ def run_for_level(module: str, level: str, asked: Any, elsewhere: str = "1") -> 
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
         env=os.environ | chosen | {"NMT_SHIPPED_CODE": "0"},
-        start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the other one
+        # Ctrl-C reaches this process alone, which then ends the other one; only its main thread hears of it.
+        start_new_session=threading.current_thread() is threading.main_thread(),
         check=True,
     )
     return done.stdout

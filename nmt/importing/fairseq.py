@@ -32,7 +32,8 @@ def knows(values: Any) -> bool:
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if it cannot be exact."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError: something
+    is missing, damaged or not representable."""
     model = values.get("model")
     if not isinstance(model, dict):
         raise CheckpointError(f"{path}: model must contain tensors, got something else")

@@ -167,9 +167,7 @@ class Params:
                 f"{self.tensors.path}: the bias of {name} must have {len(weight)} numbers, got {list(known.shape)}"
             )
         given = np.where(np.array(order) < 0, NEVER, known[np.maximum(order, 0)])
-        theirs = name.removesuffix("weight") + "bias"
-        said = theirs if theirs in self.tensors else f"the bias of {name}"
-        self.give("output.b", given, f"{'zeros (no bias)' if bias is None else said}, in our order")
+        self.give("output.b", given, f"{'zeros (no bias)' if bias is None else f'the bias of {name}'}, in our order")
 
     def _check_rows(self, name: str, found: np.ndarray, order: Sequence[int], size: int) -> None:
         """Raise CheckpointError if a table does not have one row of this size for each token of its vocabulary."""

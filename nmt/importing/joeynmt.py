@@ -36,7 +36,8 @@ _MUST: dict[str, tuple[Any, ...]] = {
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if it cannot be exact."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError: something
+    is missing, damaged or not representable."""
     state = values["model_state"]
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: model_state must contain tensors, got something else")

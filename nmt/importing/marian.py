@@ -71,7 +71,8 @@ NEMATUS_NAMES = (
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file and the files next to it. Raises CheckpointError if it cannot be exact."""
+    """Return the model of such a file and the files next to it. Raises CheckpointError: something
+    is missing, damaged or not representable."""
     given = arrays[SETTINGS]
     if not isinstance(given, np.ndarray):
         raise CheckpointError(f"{path}: {SETTINGS} must be bytes of YAML, got something else")

@@ -37,7 +37,7 @@ _MUST: dict[str, tuple[Any, ...]] = {
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file. Raises CheckpointError if it cannot be exact."""
+    """Return the model of such a file. Raises CheckpointError: damaged, or not representable."""
     tensors = _tensors(path, values)
     options = _options(path, values["opt"])
     kind = str(options.get("rnn_type", "LSTM")).lower()

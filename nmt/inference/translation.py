@@ -48,7 +48,7 @@ class Constraints:
     forbidden: Sequence[str] = ()
 
     def of(self, count: int) -> Constraints:
-        """Return the same with an entry for each of `count` sentences. Raises DataError where there are others."""
+        """Return the same with an entry for each of `count` sentences. Raises DataError: another number."""
         whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
         for name in ("prefixes", "glossary"):
             entries = getattr(whole, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
@@ -71,6 +72,13 @@ def lengths_of(where: str, lengths: Any, rows: int, most: int, name: str = "leng
 def is_array(array: Any, kind: Any) -> bool:
     """Return whether this is an array of a device's kind; one of `np.ma` is none, as its mask would be ignored."""
     return isinstance(array, kind) and not isinstance(array, np.ma.MaskedArray)
+
+
+def is_like(array: Any, kind: Any, dtype: np.dtype, shape: Sequence[Any]) -> bool:
+    """Return whether this is an array of a device's kind, dtype and shape; what is no number in `shape` is any size."""
+    if not is_array(array, kind) or array.dtype != dtype or array.ndim != len(shape):
+        return False
+    return all(n is None or isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True))
 
 
 def shown(array: Any, kind: Any = np.ndarray) -> str:

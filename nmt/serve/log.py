@@ -16,12 +16,14 @@ from datetime import UTC, datetime
 from functools import cache
 from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from nmt.serve.models import ServedModel
 from nmt.system.terminal import is_live
+
+if TYPE_CHECKING:
+    from nmt.serve.models import ServedModel
 
 _logger = logging.getLogger("nmt.serve")
 _access = logging.getLogger("nmt.serve.access")

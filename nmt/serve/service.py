@@ -141,7 +141,8 @@ class Service:
         return found
 
     def publish(self, models: Models) -> None:
-        """Serve other models from now on, from any thread. Requests under way end with the former ones."""
+        """Serve other models from now on, from any thread. Requests under way end with the former ones, or with these
+        where the former are closed already."""
         self.models = models
         self.sessions.renew({one.generation for one in models.all})
         self.measures.loaded(models.loaded)

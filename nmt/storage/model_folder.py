@@ -151,11 +151,15 @@ def build_model(
     from nmt.model.translation import TranslationModel
     from nmt.rnn.devices import resolved_dtype
 
-    sizes = src_vocab_size, tgt_vocab_size
-    options: dict[str, Any] = {"compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device)}
-    options |= {"recompute": config.training.recompute, "device": device}
-    options |= {"src_factor_sizes": src_factor_sizes} if src_factor_sizes else {}
-    return TranslationModel(config.model, *sizes, **options)
+    return TranslationModel(
+        config.model,
+        src_vocab_size,
+        tgt_vocab_size,
+        compute_dtype=resolved_dtype(compute_dtype or config.compute_dtype, device),
+        recompute=config.training.recompute,
+        device=device,
+        src_factor_sizes=src_factor_sizes,
+    )
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -57,7 +57,8 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def kept_json(path: Path, *names: str) -> dict[str, Any] | None:
-    """Return what a file of JSON says, or these values, or None, read again where it has changed; do not change it."""
+    """Return what a file of JSON says, or only these values of it, or None without a file; read again where it has
+    changed. Do not change it."""
     try:
         facts = path.stat()
     except OSError:

@@ -19,7 +19,8 @@ def keep_little() -> None:
     default, glibc raises the threshold above which blocks are mapped separately, up to 32 MiB, as such blocks are
     freed. Later blocks then come from a heap, of which free memory in the middle is never returned, and each thread
     that allocates gets a heap of its own. A fixed threshold is not raised (mallopt(3)); its cost, that a large block is
-    mapped page by page each time, is within the noise. Does nothing where the C library has no such function.
+    mapped page by page each time, was at most a few percent of a training, for 20 % less memory (AMD EPYC, 2026-11-25).
+    Does nothing where the C library has no such function.
     """
     if not sys.platform.startswith("linux"):
         return

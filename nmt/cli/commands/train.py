@@ -196,12 +196,12 @@ def texts_of(
         ending = without_packing(inputs[0]).suffix
         if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
             kinds = "give the files of SRC and TGT, or name a table by its kind: NAME.tsv has tabs, NAME.sfm markers"
-            advice = _SAVED.get(ending.lower(), kinds)
-            if advice == kinds and is_file(Path(inputs[0])) and "\t" in next(read_lines(inputs[0], lenient=True), ""):
+            advice = _SAVED.get(ending.lower())
+            if advice is None and is_file(Path(inputs[0])) and "\t" in next(read_lines(inputs[0], lenient=True), ""):
                 advice = f"it has tabs: name it {shown(Path(inputs[0]).with_suffix('.tsv'))}"
             raise click.UsageError(
                 f"one file must be settings (CONFIG.yaml) or a table ({' '.join(ENDINGS)}), got {shown(inputs[0])}; "
-                f"{advice}."
+                f"{advice or kinds}."
             )
         if table != command.NOT_SAID:
             raise click.UsageError("--columns, --header and --sheet go with a table; a config has them in data.train.")
@@ -238,14 +238,16 @@ def _files_to_name(folder: Path) -> list[str]:
     nothing of a model, or of a folder without them."""
     from nmt.data.corpora.sources import format_of
 
-    named = [(one, one.suffix.lower()) for one in files_in(folder) if one.name[0] != "~"]  # of a workbook that is open
-    files = [one for one, ending in named if ending not in _SAVED]
+    # A name with ~ is of a workbook that is open.
+    files = [one for one in files_in(folder) if one.name[0] != "~" and one.suffix.lower() not in _SAVED]
     if folder / "config.yaml" in files:
         return []
     alone = [[one] for one in files if format_of(str(one)) != "lines" or one.suffix in (".yaml", ".yml")]
-    stems = sorted({without_packing(one).stem for one in files}, key=lambda stem: (not stem.startswith("train"), stem))
-    pairs = [[one for one in files if without_packing(one).stem == stem] for stem in stems]
-    found = alone + [pair for pair in [*pairs, files] if len(pair) == 2]
+    of_stem: dict[str, list[Path]] = {}
+    for one in files:
+        of_stem.setdefault(without_packing(one).stem, []).append(one)
+    stems = sorted(of_stem, key=lambda stem: (not stem.startswith("train"), stem))
+    found = alone + [pair for pair in [*map(of_stem.__getitem__, stems), files] if len(pair) == 2]
     return list(map(str, found[0])) if found else []
 
 

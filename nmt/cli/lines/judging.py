@@ -85,9 +85,8 @@ def tell_if_seen(translator: Translator, names: tuple[str, str], texts: tuple[li
 
 
 def tell_if_strange(translator: Translator | Pivot, source: str, lines: Iterable[str]) -> None:
-    """Say that a text is a table by its name, of which one with tabs may have words and features, or of a kind that the
-    model does not know: of its first lines, many more words than of the validation text are new. `source`: the name of
-    the text."""
+    """Say that a text is a table by its name (.tsv only if the model reads no features), or of a kind that the model
+    does not know: of its first lines, many more words than of the validation text are new. `source`: its name."""
     endings = (".csv", ".json", *([".tsv"] if translator.config.data.features_columns is None else []))
     if PurePath(source).suffix.lower() in endings and not takes_any_lines():
         tell(

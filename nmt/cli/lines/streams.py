@@ -296,7 +296,7 @@ def phrases(path: str | None) -> list[str]:
 
 
 def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
-    """Read phrases and their translations, separated by a tab, or by `=` in a line without one. Raises DataError."""
+    """Read phrases and their translations, separated by a tab, or else by `=`. Raises DataError: another line."""
     found = []
     for line in phrases(path):
         columns = [one.strip() for one in (line.split("\t") if "\t" in line else line.split("=", 1))]

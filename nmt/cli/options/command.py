@@ -50,14 +50,17 @@ class Command(click.Command):
         help_page.write_options(self, ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; see `_parse`."""
+        ctx.meta[_ARGUMENTS] = list(args)
+        with _telling_of_spaces(ctx):
+            return self._parse(ctx, args)
+
+    def _parse(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, in which options may have names of other toolkits; reject a single-value option given
         twice, whose first value would be silently ignored."""
         if not ctx.resilient_parsing:
             known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
             args = resolved(args, known)
-            if meant := _with_spaces(args):
-                command = f"{ctx.command_path} {as_typed(meant)}"
-                raise click.UsageError(f"a path with spaces stands in quotation marks: {command}", ctx)
             try:
                 _, extra, order = self.make_parser(ctx).parse_args(args=list(args))
             except click.NoSuchOption as error:
@@ -98,10 +101,26 @@ class Command(click.Command):
         former = end_by_signals()
         try:
             with _one_line(), quietly(ctx.meta.get(QUIET, False)), telling_of_compilation(tell), telling_warnings():
-                return super().invoke(ctx)
+                with _telling_of_spaces(ctx):
+                    return super().invoke(ctx)
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+_ARGUMENTS = "nmt.arguments"  # the key of those that were typed, in a context's `meta`
+
+
+@contextlib.contextmanager
+def _telling_of_spaces(ctx: click.Context) -> Iterator[None]:
+    """Turn errors of the user into one of a path with spaces, where arguments are parts of one."""
+    try:
+        yield
+    except (click.UsageError, NMTError):
+        if (meant := _with_spaces(ctx.meta[_ARGUMENTS])) is None:
+            raise
+        command = f"{ctx.command_path} {as_typed(meant)}"
+        raise click.UsageError(f"a path with spaces stands in quotation marks: {command}", ctx) from None
 
 
 def _with_spaces(args: list[str]) -> list[str] | None:

@@ -373,8 +373,10 @@ def _facts(column: int | str, heading: str, language: str | None, texts: list[st
 
 def name_among(name: T, names: Collection[str]) -> T | str:
     """Return the name of a column as it is among others, where one is like it but for case; else as it is."""
-    alike = {one for one in names if isinstance(name, str) and one.casefold() == name.casefold()}
-    return alike.pop() if name not in names and len(alike) == 1 else name
+    if name in names or not isinstance(name, str):
+        return name
+    alike = {one for one in names if one.casefold() == name.casefold()}
+    return alike.pop() if len(alike) == 1 else name
 
 
 def _columns_named(path: str, rows: _Rows, columns: tuple[Column, ...], letters: int) -> tuple[Column, ...]:

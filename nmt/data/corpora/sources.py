@@ -21,6 +21,7 @@ from nmt.data.tables.readers import form_of as format_of
 from nmt.data.tokens.factors import with_features
 from nmt.errors import DataError, NMTError
 from nmt.system.lines import PACKED, STDIN, Lines, check_is_lines, open_lines, read_lines, text_file
+from nmt.system.paths import is_folder
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig
@@ -72,12 +73,12 @@ class Source:
     def check_prefix(self, langs: Sequence[str]) -> None:
         """Raise DataError if the settings name one of the two files, or a folder, instead of their prefix."""
         is_prefix = self.tgt_path is None and format_of(self.path) == "lines" and not has_magic(self.path)
-        if not is_prefix or not Path(self.path).exists():
+        if not is_prefix or not (is_folder(Path(self.path)) or Path(self.path).is_file()):
             return
         if any(Path(f"{self.path}.{lang}{packed}").is_file() for lang in langs for packed in ("", *PACKED)):
             return
-        if not Path(self.path).is_file():
-            text_file(self.path)  # raises
+        if is_folder(Path(self.path)):
+            text_file(self.path)  # which says what is in it
         plain = self.path
         for ending in (*PACKED, *(f".{lang}" for lang in langs)):
             plain = plain.removesuffix(ending)

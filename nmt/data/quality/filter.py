@@ -168,7 +168,9 @@ class FaultFinder:
     def learn(self, raw: Sequence[Sequence[str]]) -> None:
         """Learn the usual script of each side, and the ratio of the last side's length to the first side's, from the
         first block; otherwise the first `find` does."""
-        blocks = [TextBlock(lines) for lines in raw]
+        self._learn([TextBlock(lines) for lines in raw])
+
+    def _learn(self, blocks: Sequence[TextBlock]) -> None:
         self.main_scripts = [main_script(block) for block in blocks]
         totals = [max(1, int(block.lengths.sum())) for block in blocks]
         self.usual_ratio = totals[-1] / totals[0]
@@ -178,7 +180,7 @@ class FaultFinder:
         name, bool [sides, N], or [1, N] for `same` and `ratio`, which are faults of pairs."""
         blocks = [TextBlock(lines) for lines in raw]
         if not self.main_scripts:
-            self.learn(raw)
+            self._learn(blocks)
         found: dict[str, np.ndarray] = {}
         for name, has in LINE_FAULTS.items():
             if name in self._names:

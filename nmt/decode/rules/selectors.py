@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +14,7 @@ from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.kernels.search.best_tokens import best_continuations
 from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
 from nmt.rnn.kernels.search.search_rules import may_come, mix, tokens_wanted
+from nmt.special_tokens import BOS_ID
 
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
 """Parent rows int64 [R'], the tokens that continue them int32 [R'], the new sums float64 [R'], and the extra state of
@@ -24,8 +23,8 @@ the new rows. Rows of a sentence are adjacent, sentences stay in order."""
 
 class CandidateSelector:
     """Keeps the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
-    Other selectors derive from it. A compiled loop does the same. The log-probabilities of all tokens are never
-    stored."""
+    A compiled loop does the same. The log-probabilities of all tokens are never stored. Other selectors derive from
+    it."""
 
     def start(self, first: Beam) -> Beam:
         """Return the first beam of this selector, given one with an empty hypothesis per sentence."""
@@ -40,7 +39,7 @@ class CandidateSelector:
         bounds[n] to bounds[n + 1]."""
         room = search.room[live]
         tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
-        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
+        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, BOS_ID)
         return parent, chosen, sums, {}
 
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
@@ -69,7 +68,7 @@ class RuledSelector(CandidateSelector):
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
         scores = log_probs.copy() if self._reweights else log_probs
-        banned = ~may_come(identity(scores.shape[1]), search.first_token, search.never)
+        banned = ~may_come(identity(scores.shape[1]), search.first_token, BOS_ID)
         scores[:, np.flatnonzero(banned)] = -np.inf
         for rule in self.rules:
             rule.apply(scores, beam, steps)
@@ -156,8 +155,9 @@ class SamplingSelector(RuledSelector):
     @override
     def start(self, first: Beam) -> Beam:
         rows = np.repeat(np.arange(len(first)), self.count)
-        repeated: Any = {k: getattr(first, k)[rows] for k in ("parent", "tokens", "sums", "sentence", "history")}
-        first = super().start(replace(first, **repeated))
+        extra = {name: v[rows] for name, v in first.extra.items()}
+        of_rows = first.parent[rows], first.tokens[rows], first.sums[rows], first.sentence[rows], first.history[rows]
+        first = super().start(Beam(first.states, *of_rows, extra))
         first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
         return first
 

@@ -43,8 +43,7 @@ class BeamRules:
     Tokens below first_token, and `never`, are not produced. reweights: whether a rule changes scores. prefixes: int32
     [N, P], -1 after the end of each. history: int32 [2, N * K, 1 + T], by parity of the step: the row's sample number,
     then its tokens so far. drawing: None to search; or the key uint64 [N] of each sentence's random numbers, and the
-    temperature, top_k and top_p of `kernels.search.choose.draw_tokens`.
-    """
+    temperature, top_k and top_p of `kernels.search.choose.draw_tokens`."""
 
     first_token: int
     never: int
@@ -106,8 +105,7 @@ class BeamState:
     divisors float64: the divisor of a sum over 0, 1, ... steps. For ended hypotheses, [N, K] in the order in which they
     ended: end_log_probs and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows
     before the last step), end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step. going
-    int32 [1]: sentences that have not ended.
-    """
+    int32 [1]: sentences that have not ended."""
 
     tokens: Any = _of("int32")
     parents: Any = _of("int64")

@@ -38,8 +38,7 @@ class PassNumbers:
     key: everything else that decides what is launched, the same for all batches that one recording serves. arrays: host
     arrays that the pass uploads or takes as an index, `frozen`, in the same order and shapes each time. lengths: those
     among them of rows, and the most they may be. words: ids int32 among them whose rows of a table receive gradients,
-    and the rows of that table. seed: of dropout. scale: of the gradients, as the pass hands it over.
-    """
+    and the rows of that table. seed: of dropout. scale: of the gradients, as the pass hands it over."""
 
     key: tuple[Any, ...]
     arrays: Sequence[np.ndarray]

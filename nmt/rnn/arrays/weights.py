@@ -94,8 +94,8 @@ def check_device(where: str, packed: np.dtype, device: str) -> None:
         raise NMTError(f"{where}: compute_dtype int8 must be with device cpu, got {device}; use bfloat16 there")
 
 
-def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
-    """Raise ShapeError unless every parameter is there, contiguous and of its shape and dtype."""
+def check_params(where: str, expected: Mapping[str, Param], arrays: Any, dtype: Any) -> None:
+    """Raise ShapeError unless these are Weights in which every parameter is, contiguous and of its shape and dtype."""
     if not isinstance(arrays, Weights):
         raise ShapeError(f"{where}: weights must be Weights, got {type(arrays).__name__}; make them, Weights(params)")
     for name, param in expected.items():
@@ -108,8 +108,10 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
 
 def check_gradients(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
     """Raise ShapeError unless those arrays that gradients of parameters are added to are like these, and writeable."""
-    for name in expected.keys() & arrays.keys():
-        _check_array(f"{where}: gradient", name, expected[name], arrays[name], dtype)
+    for name, param in expected.items():
+        if name not in arrays:
+            continue
+        _check_array(f"{where}: gradient", name, param, arrays[name], dtype)
         if not getattr(arrays[name].flags, "writeable", True):
             raise ShapeError(f"{where}: gradient {name} must be writeable, got a read-only array")
 
@@ -139,8 +141,7 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
     for all users. A matrix may be stored as int8 only (`hold_quantised`): int8 products read that, everything else a
-    restored float32 array, which is made at first use.
-    """
+    restored float32 array, which is made at first use."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
         self._arrays: dict[str, np.ndarray | Quantised] = dict(arrays or {})

@@ -10,6 +10,7 @@ from typing import Any
 
 from nmt.errors import ShapeError
 from nmt.overriding import override
+from nmt.rnn.arguments import flags
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, check_is_cell, under
 from nmt.rnn.cells.parts import features
 from nmt.rnn.cells.wrapping import StackCell
@@ -48,6 +49,7 @@ class Attention:
 
     def __post_init__(self) -> None:
         """Raise ShapeError: unequal factors of a product, keys without values, or heads that do not divide."""
+        flags("Attention", bias=self.bias)
         kinds = "bahdanau", "general", "dot", "scaled_dot", "multi_head"
         if self.kind not in kinds:
             raise ShapeError(f"Attention: attention must be one of {', '.join(kinds)}, got {self.kind!r}")
@@ -186,6 +188,7 @@ class AttentionCell(Cell):
         which has heads, bias, projection and key_size. readout: a cell is given as a function of its input and output
         size that makes it. Raises ShapeError."""
         check_is_cell(type(self).__name__, cell)
+        flags("AttentionCell", input_feeding=input_feeding, generates=generates)
         if readout not in ("tanh", "linear", "deep") and (isinstance(readout, Cell) or not callable(readout)):
             raise ShapeError(f"AttentionCell: readout must be tanh, linear, deep or a maker of cells, got {readout!r}")
         self.cell, self.memory_size, self.readout_size, self.generates = cell, memory_size, output_size, generates

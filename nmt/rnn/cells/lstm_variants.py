@@ -1,10 +1,9 @@
 """The LSTM with everything that ONNX, cuDNN and the speech toolkits add to it: peepholes, projection, clipping, coupled
 gates, other activations; and the named members of the family."""
 
-from nmt.errors import ShapeError
 from nmt.rnn.arguments import flags, limit, whole_number
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.parts import ActivationSpec, EqualCell, activation, checked_activations, clip
+from nmt.rnn.cells.parts import ActivationSpec, EqualCell, activation, checked_activations, clip, heads_of
 from nmt.rnn.functions import concat, exp, maximum, positive, relu, sigmoid, softplus, split, tanh
 from nmt.rnn.graph import Value
 
@@ -93,7 +92,7 @@ class ProjectedLSTMCell(LSTMVariantCell):
 
 
 class CoupledLSTMCell(LSTMVariantCell):
-    """The LSTM whose forget gate is coupled to the input gate, 1 - i: 3 gates (Greff et al. 2017, section 3, CIFG)."""
+    """The LSTM with the forget gate f = 1 - i: three gates (Greff et al. 2017, section 3, CIFG)."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, coupled=True)
@@ -116,10 +115,8 @@ class SLSTMCell(EqualCell):
     _memory = ("h", "c", "n", "m")
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1) -> None:
-        if heads < 1 or hidden_size % heads:
-            raise ShapeError(f"SLSTMCell: heads must divide hidden_size {hidden_size}, got {heads}")
+        self.heads = heads_of("SLSTMCell", hidden_size, heads)
         super().__init__(input_size, hidden_size)
-        self.heads = heads
 
     def params(self) -> dict[str, Param]:
         D, H, part = self.input_size, self.hidden_size, self.hidden_size // self.heads

@@ -4,6 +4,7 @@ import math
 from typing import Literal, get_args
 
 from nmt.errors import ShapeError
+from nmt.rnn.arguments import flags
 from nmt.rnn.cell import Axes, Cell, Param, Scope, State
 from nmt.rnn.cells.parts import ShortConvolution, constants, features, head_norm, heads_of, silu, unit
 from nmt.rnn.functions import axes, exp, flat, maximum, relu, sigmoid, softplus, split, sqrt, tanh, total
@@ -44,6 +45,7 @@ class LinearAttentionCell(Cell):
         window: int = 0,
         rank: int = 16,
     ) -> None:
+        flags("LinearAttentionCell", delta=delta)
         if decay not in get_args(Decay):
             raise ShapeError(f"LinearAttentionCell: decay must be one of {', '.join(get_args(Decay))}, got {decay}")
         if delta and decay in ("none", "tied"):

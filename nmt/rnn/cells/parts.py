@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from numbers import Integral
 from typing import Any
 
 from nmt.errors import ShapeError
@@ -145,9 +146,9 @@ def heads_of(name: str, width: int, heads: int | None, size: int = 64) -> int:
     ShapeError: they do not divide it."""
     if heads is None:
         return next(h for h in range(max(1, width // size), 0, -1) if width % h == 0)
-    if not isinstance(heads, int) or heads < 1 or width % heads:
+    if not isinstance(heads, Integral) or isinstance(heads, bool) or heads < 1 or width % heads:
         raise ShapeError(f"{name}: heads must divide hidden_size {width}, got {heads}")
-    return heads
+    return int(heads)
 
 
 @dataclass(frozen=True)

@@ -174,16 +174,16 @@ class _Weight:
         return self.p.dropout(x, self.rate, variational=self.variational) @ self.weight
 
 
-class RecurrentDropoutCell(WrappedCell):
+class RecurrentDropoutCell(DropoutCell):
     """Dropout on the state where the matrices `weights` read it, not elsewhere, as in a GRU's z * h: one mask for all
     steps (Gal and Ghahramani 2016, section 4), or with `variational` False one per step."""
 
     def __init__(self, cell: Cell, rate: float, variational: bool = True, weights: tuple[str, ...] = ("W_h",)) -> None:
-        super().__init__(cell)
+        super().__init__(cell, rate, variational)
         matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
         if unknown := [name for name in weights if name not in matrices]:
             raise ShapeError(f"RecurrentDropoutCell: weights must be among {', '.join(matrices)}, got {unknown[0]}")
-        self.rate, self.variational, self.weights = rate, variational, weights
+        self.weights = weights
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         if not self.rate:
@@ -300,6 +300,9 @@ class BlockCell(Cell):
         gate: Literal["silu", "gelu"] = "silu",
     ) -> None:
         check_is_cell("BlockCell", cell)
+        flags("BlockCell", convolved=convolved)
+        if window:
+            whole_number("BlockCell", "window", window)
         if cell.input_size != cell.output_size or gate not in _ACTIVATIONS:
             got = f"{cell.input_size} -> {cell.output_size}, {gate}"
             raise ShapeError(f"BlockCell: the cell must have as many inputs as outputs, gate silu or gelu, got {got}")

@@ -44,8 +44,7 @@ class Memory:
     `given` values are there before a pass begins. `written` values are stored by the forward pass for itself: its
     results, and what it computes before the loop for use within it. `kept` values are stored only for the backward
     pass, chosen by `keep.py`. `found` is what the backward pass finds: everything given, kept or written that is still
-    there.
-    """
+    there."""
 
     given: frozenset[int]
     written: frozenset[int]

@@ -48,8 +48,7 @@ class Trace:
     `leaves` are all its leaves, and `inputs` some of them, by the names of their arrays (see array_names.py). `named`
     are noted values that the caller gives the compiler instructions for, by name; they need not be outputs. `noted` are
     all noted values of a step as it was written; a step split from it has those that it still computes. `invariants` is
-    the step that computes, once per sequence, the arrays named `K_invariant0`, ...
-    """
+    the step that computes, once per sequence, the arrays named `K_invariant0`, ..."""
 
     graph: Graph
     inputs: dict[str, Value]

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict, get_args
 import numpy as np
 
 from nmt.errors import NMTError, NMTWarning, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, flags, float_type, is_array, lengths_of, share, shown, whole_number
+from nmt.rnn.arguments import MOST_THREADS, flags, float_type, is_like, lengths_of, share, shown, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights, initial_array
@@ -131,8 +131,7 @@ Given = States | None
 def check_array(where: str, what: str, array: Any, shape: Sequence[Any], dtype: np.dtype, device: Device) -> Array:
     """Return the array, contiguous. A letter in `shape` stands for any size. Raises ShapeError."""
     kind = device.xp.ndarray
-    fits = is_array(array, kind) and array.dtype == dtype and array.ndim == len(shape)
-    if not fits or not all(isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)):
+    if not is_like(array, kind, dtype, shape):
         promise = f"{dtype} [{', '.join(map(str, shape))}]"
         raise ShapeError(f"{where}: {what} must be {promise}, got {shown(array, kind)}")
     return device.xp.ascontiguousarray(array)
@@ -331,8 +330,7 @@ class LayerStack:
         what the final state of a row without steps is. needs: which gradients backward computes;
         without "x" the first layer's plan has no product for it, without "params" no plan has a sum over time.
         compute_dtype: of the products; recompute: with "gates" forward stores only states (see `Scan`). device: where
-        all arrays are, including `params`; None for the processor. Raises ShapeError, NMTError.
-        """
+        all arrays are, including `params`; None for the processor. Raises ShapeError, NMTError."""
         self.name = type(self).__name__
         input_size = whole_number(self.name, "input_size", input_size)
         self.hidden_sizes = self._check_sizes(hidden_size, num_layers)
@@ -499,7 +497,7 @@ class LayerStack:
         """Return the kinds of gradients. Raises NMTError: both directions requested twice, or an unknown value."""
         if all(directions):
             raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
-        kinds = needs if isinstance(needs, list | tuple | Set) else [needs]
+        kinds = needs if isinstance(needs, list | tuple | Set) else [[needs]]  # a name alone is no collection of them
         given = {"padding": [padding], "empty": [empty], "needs": kinds}
         for (name, names), kind in zip(given.items(), (Padding, Empty, Need), strict=True):
             for one in names:

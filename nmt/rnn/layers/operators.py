@@ -33,8 +33,7 @@ class _OneState(RecurrentLayers):
         lengths: steps of each row, in any order, all T where None; y is zero beyond them, and hy is the state after
         each row's last step (of the reverse direction: after its first), unless `padding` and `empty` say otherwise.
         With `batch_first` x and y are [B, T, ...]. A missing hx is zero, or the learned initial state. Raises
-        ShapeError.
-        """
+        ShapeError."""
         return self._run(x, (hx,), lengths, None)
 
     def forward(
@@ -82,8 +81,7 @@ class LSTM(RecurrentLayers):
         proj_size: width of h and y, which are then a product of the hidden units with `W_p`. peepholes: gates read the
         memory. input_forget: f = 1 - i, and the gates are i, g, o. clip: the activations' arguments are limited to
         [-clip, clip]; cell_clip: so is the memory. activations: of the gates, the candidate g and the memory in the
-        output, by name or as (name, alpha, beta), see cells/parts.py. options: see `LayerStack`.
-        """
+        output, by name or as (name, alpha, beta), see cells/parts.py. options: see `LayerStack`."""
         name = type(self).__name__
         flags(name, peepholes=peepholes, input_forget=input_forget)
         self.proj_size = None if proj_size is None else whole_number(name, "proj_size", proj_size)

@@ -345,8 +345,11 @@ class RecurrentLayers(LayerStack):
             return None
         if into is None:
             return {}
-        found = dict(into) if isinstance(into, Mapping) else self.views(into)
-        self._store.check(found, exact=True)
+        if isinstance(into, Mapping):
+            found = dict(into)
+            self._store.check(found, exact=True)
+        else:
+            found = self.views(into)
         if not all(getattr(array.flags, "writeable", True) for array in found.values()):
             raise NMTError(f"{self.name}: into must be writeable, got read-only arrays")
         return found

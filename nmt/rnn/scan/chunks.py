@@ -60,6 +60,7 @@ class ChunkedScan:
         scan = self.scan
         T, B, _ = scan.checks.array("x", x, (None, None), scan.cell.input_size).shape
         there = scan.checks.steps_of(lengths, mask, T, B)
+        sequences = scan.checks.by_name("sequences", sequences)
         y = self._zeros(T, B, scan.cell.output_size)
         result = ChunkedResult(y, {}, {}, {}, np.zeros(B, np.int64), np.zeros(B, bool))
         states = initial
@@ -68,7 +69,7 @@ class ChunkedScan:
             span = slice(start, start + self.steps)
             if n and not there[span].any():
                 continue
-            parts = {name: array[span] for name, array in scan.checks.by_name("sequences", sequences).items()}
+            parts = {name: array[span] for name, array in sequences.items()}
             one = scan.forward(
                 weights, x[span], states, mask=there[span], sequences=parts, reverse=reverse, seed=seed + n, **options
             )

@@ -49,8 +49,7 @@ class LayeredScan:
     delays: the number of steps by which each layer's output is late. Such a layer is given as many zeros after every
     row, and its first outputs are dropped, so layer n's output t may depend on its inputs up to t + delays[n].
     directions: then the parameters and initial states of a layer are below `LAYER.DIRECTION.`, and final states are
-    those [B, n] of all directions side by side. residual: each layer but the first adds its input to its output.
-    """
+    those [B, n] of all directions side by side. residual: each layer but the first adds its input to its output."""
 
     def __init__(
         self,

@@ -69,8 +69,7 @@ class Scan(ScanSetup):
         where None. lasting: memory of them, and of the gradients of initial states; new where None. Raises ShapeError.
 
         Any number of threads may call at once, each with separate memory; they share the weights, which must not change
-        meanwhile.
-        """
+        meanwhile."""
         checks = self.checks
         x = checks.array("x", x, (None, None), self.cell.input_size)
         T, B, _ = x.shape
@@ -147,8 +146,7 @@ class Scan(ScanSetup):
         names, in their shapes. outputs: zeroed memory of x's gradient, if that is to last longer than the tape.
         weights_later: keep in the tape the operands of the parameters' gradients, for `backward_weights`. initial:
         names of the initial states whose gradients are returned, all where None. Raises NMTError after a run that kept
-        no tape, ShapeError.
-        """
+        no tape, ShapeError."""
         if not isinstance(tape, Tape):
             got = "None; run it so" if tape is None else type(tape).__name__
             raise NMTError(f"{self.name}.backward: the tape must be of a run with training=True, got {got}")
@@ -170,8 +168,7 @@ class Scan(ScanSetup):
         It may be called repeatedly. The gradients are bit-identical to those of one `backward` for all, unless a step
         sums over units, as a layer normalisation does, or gates are recomputed: keeping the operands needs another
         program, whose sums may be grouped differently, and whose products may or may not be rounded before they are
-        added.
-        """
+        added."""
         check_gradients(self.name, self.params, gradients, self.dtype)
         invariants = self.invariants(tape.compiled, tape.rows.threads)
         tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, gradients)

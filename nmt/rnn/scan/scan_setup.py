@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, is_array, lengths_of, shown, whole_number
+from nmt.rnn.arguments import MOST_THREADS, is_like, lengths_of, shown, whole_number
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, flat
 from nmt.rnn.arrays.weights import QUADS, Weights, check_device, packed_dtype
 from nmt.rnn.arrays.workspace import Allocate
@@ -45,8 +45,7 @@ class ArrayChecks:
         """Return `array`, contiguous, with one axis for its features."""
         shape = (*lead, *axes_of(width))
         kind = self.device.xp.ndarray
-        fits = is_array(array, kind) and array.dtype == self.dtype and array.ndim == len(shape)
-        if not fits or not all(n is None or n == m for n, m in zip(shape, array.shape, strict=True)):
+        if not is_like(array, kind, self.dtype, shape):
             promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}] on {self.device.name}"
             raise ShapeError(f"{self.name}: {what} must be {promise}, got {shown(array, kind)}")
         return flat(self.device.contiguous(array), len(lead), width)
@@ -300,8 +299,7 @@ class ScanSetup:
         step at which its value is positive.
 
         Raises NMTError for types that do not go together and for an unknown `recompute`, ShapeError for names that the
-        cell does not have. A value of `keep` that cannot be recomputed is an NMTError of the first training run.
-        """
+        cell does not have. A value of `keep` that cannot be recomputed is an NMTError of the first training run."""
         check_is_cell("Scan", cell)
         self.name = name or type(cell).__name__
         self._check_options(recompute, division, device)

@@ -27,13 +27,12 @@ class Stepper:
     `admit` takes in sentences (captured arrays, from which it computes once the values that depend only on them); any
     number of rows may read a sentence until `release`. A cell without captured arrays has no
     sentences: its rows are only continued. Work that rows have in common is done once: see `compiler.share`. A stepper
-    serves one caller; any number of steppers may share a scan and weights.
-    """
+    serves one caller; any number of steppers may share a scan and weights."""
 
     def __init__(self, scan: Scan, weights: Weights, threads: int | None = None) -> None:
         """Prepare steps of a scan with these weights. threads: None for those of the scan."""
         self.threads = threads or scan.threads
-        check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
+        check_params(scan.name, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
         self.compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
         leaves = self.compiled.shared.step.leaves
@@ -93,8 +92,7 @@ class Stepper:
         x [U, D]; sequences [U, n] by name, further inputs of the cell at this step; states [P, n] by name; sentence,
         word, parent int64 [R], the last two 0, 1, ... where None. `sentence` is ignored for a cell without captured
         arrays and may then be None. Returns the output [R, n] and the new states, valid until the next call. Raises
-        ShapeError.
-        """
+        ShapeError."""
         R = self._count(x, sentence, word, parent)
         scan = self.scan
         word = identity(R) if word is None else word
@@ -120,7 +118,7 @@ class Stepper:
         self, x: np.ndarray, sentence: np.ndarray | None, word: np.ndarray | None, parent: np.ndarray | None
     ) -> int:
         """Return how many rows take the step."""
-        name = type(self.scan.cell).__name__
+        name = self.scan.name
         if sentence is None and self.scan.captured:
             raise ShapeError(f"{name}: sentence must be the id of each row's sentence, got None; ids come from admit")
         counts = {len(array) for array in (sentence, word, parent) if array is not None} or {len(x)}
@@ -186,7 +184,7 @@ class FixedStepper:
         """Allocate arrays for N sentences of K rows. captured [S, N, n] or [N, n] and states [N, n] by name, on the
         device; missing states are zero. source_lengths [N], of the host. Every row of a sentence starts with its
         states. Raises ShapeError."""
-        check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
+        check_params(scan.name, scan.params, weights, scan.dtype)
         self.scan, self.weights, xp = scan, weights, scan.device.xp
         self._compiled = scan.compiled(training=False, single_step=True)
         N, D = len(source_lengths), scan.cell.input_size
