@@ -16,15 +16,8 @@ from threading import Lock, Thread
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.decode.live_search import Found
 from nmt.errors import NMTError
+from nmt.inference import translation
 from nmt.inference.pipeline import learnt_for, phrases_for, source_ids, translations_of, with_details
-from nmt.inference.translation import (
-    MAX_SOURCE_SUBWORDS,
-    Constraints,
-    Translation,
-    chosen_settings,
-    search_options,
-    with_warnings,
-)
 from nmt.inference.translator import Translator
 from nmt.serve.limits import FairQueue
 
@@ -105,12 +98,12 @@ class _Job:
     is_bulk: bool
     outbox: _Outbox
     future: asyncio.Future[None]
-    found: list[list[Translation]]
+    found: list[list[translation.Translation]]
     missing: int
     gone: bool = False
     lock: Lock = field(default_factory=Lock)
 
-    def answer(self, index: int, translations: list[Translation]) -> bool:
+    def answer(self, index: int, translations: list[translation.Translation]) -> bool:
         """Store the result of one sentence. Return whether it was the last one: the request is in its outbox then."""
         with self.lock:
             self.found[index] = translations
@@ -154,7 +147,7 @@ class _Sentence:
         self.job.fail(error)
 
 
-def _answer(sentences: Sequence[_Sentence], answers: Sequence[list[Translation]]) -> None:
+def _answer(sentences: Sequence[_Sentence], answers: Sequence[list[translation.Translation]]) -> None:
     """Store the results of sentences, and wake each event loop once for all requests that have all of theirs."""
     pairs = zip(sentences, answers, strict=True)
     for outbox in {one.job.outbox for one, translations in pairs if one.job.answer(one.index, translations)}:
@@ -174,7 +167,7 @@ class Engine:
         self, translator: Translator, *, threads: int = 1, most_waiting: int = 20_000, shortlist: bool = False
     ) -> None:
         self.translator, self._shortlist = translator, shortlist
-        self._chosen = chosen_settings(translator.config.decoding, {})
+        self._chosen = translation.chosen_settings(translator.config.decoding, {})
         size = -(-self._chosen.batch_size // threads)
         self._queue: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._side: FairQueue[_Sentence] = FairQueue(most_waiting)
@@ -211,7 +204,7 @@ class Engine:
         admission: Admission | None = None,
         is_bulk: bool = False,
         terms_in: Sequence[str] | None = None,
-    ) -> list[list[Translation]]:
+    ) -> list[list[translation.Translation]]:
         """Return the translations of each sentence, best first, at least one each. Cancelling it removes the sentences
         from the search. `admission`: the request's, if it has more sentences; `is_bulk`: they belong to a long text;
         `terms_in`: texts with the phrases of the glossary. Raises FullError, ClosedError, NMTError."""
@@ -225,7 +218,7 @@ class Engine:
             ids = source_ids(self.translator, sentences, cut)
         there = [n for n, row in enumerate(ids) if row]
         loop = asyncio.get_running_loop()
-        found = [[Translation("", 0.0, 0.0)] for _ in sentences]
+        found = [[translation.Translation("", 0.0, 0.0)] for _ in sentences]
         if not there:
             return found
         if self._outbox is None or self._outbox.loop is not loop:
@@ -257,7 +250,7 @@ class Engine:
     def _live_search(self, size: int) -> LiveSearch | None:
         """Return this model's live search, None if it cannot have one; the log says why."""
         model, name = self.translator.model, self.translator.config.name
-        options = search_options(self._chosen, 1, **learnt_for(self.translator, self._shortlist))
+        options = translation.search_options(self._chosen, 1, **learnt_for(self.translator, self._shortlist))
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"
         is_live = plan.path is SearchPath.COMPILED and not compares
@@ -266,7 +259,7 @@ class Engine:
         _logger.info("%s: requests %s, %s: %s", name, how, plan.path.value, why)
         if not is_live:
             return None
-        return LiveSearch(model, options, size=size, longest=MAX_SOURCE_SUBWORDS, deliver=self._live_found)
+        return LiveSearch(model, options, size=size, longest=translation.MAX_SOURCE_SUBWORDS, deliver=self._live_found)
 
     def _search(self, live: LiveSearch) -> None:
         """Run the live search: the body of a search thread. An error fails the requests in progress, not later ones."""
@@ -283,7 +276,10 @@ class Engine:
         plain = [(one, hypotheses) for one, hypotheses in wanted if not (one.job.ask.details and hypotheses)]
         try:
             texts = iter(translations_of(self.translator, [each for _, hypotheses in plain for each in hypotheses]))
-            answers = [with_warnings(list(islice(texts, len(hypotheses))), cut=one.is_cut) for one, hypotheses in plain]
+            answers = [
+                translation.with_warnings(list(islice(texts, len(hypotheses))), cut=one.is_cut)
+                for one, hypotheses in plain
+            ]
             _answer([one for one, _ in plain], answers)
             for one, hypotheses in wanted:
                 if one.job.ask.details and hypotheses:
@@ -318,19 +314,19 @@ class Engine:
                     for one in group:
                         one.job.fail(error)
 
-    def _detailed(self, group: list[_Sentence]) -> list[list[Translation]]:
+    def _detailed(self, group: list[_Sentence]) -> list[list[translation.Translation]]:
         """Return the best translations that the live search found, with details."""
         found = [one.hypotheses or [] for one in group]
         texts, ids = [one.text for one in group], [one.src_ids for one in group]
         detailed = with_details(self._side_translator, texts, ids, found, None)
-        return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
+        return [translation.with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
-    def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
+    def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[translation.Translation]]:
         """Return translations by the translator's own search."""
         texts = [one.text for one in group]
         constraints = None
         if ask.glossary:
-            constraints = Constraints(
+            constraints = translation.Constraints(
                 glossary=[phrases_for(self.translator, one.terms_in, ask.glossary) for one in group]
             )
         beam = max(self._chosen.beam_size, ask.n_best)

@@ -6,19 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from nmt.documents import tagged_text
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import declared_text
 from nmt.documents.markup import RUBY, Piece, scan
 from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence, Splitter
-from nmt.documents.tagged_text import (
-    has_markup,
-    has_references,
-    inline_tokens,
-    tagged_passage,
-    tokens_of,
-    value,
-    with_escaped_tags,
-)
 from nmt.documents.tokens import Kind, Syntax, Token, notes_whole, with_accelerators, with_messages
 
 _INLINE = frozenset(
@@ -77,9 +69,9 @@ def _passage(text: str, splitter: Splitter | None) -> Passage:
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, root, opaque)}
     kinds = [_kind(one, elements, owner) for one, owner in zip(pieces, owners, strict=True)]
     lines = {n for n, owner in enumerate(owners) if kinds[n] == "text" and elements[owner].is_preserved}
-    tokens = tokens_of(text, pieces, kept, kinds, is_xml=True, lines=lines)
+    tokens = tagged_text.tokens_of(text, pieces, kept, kinds, is_xml=True, lines=lines)
     tokens = notes_whole(tokens, lambda token: _local(token.name) in ("sup", "superscript"))
-    tokens = with_accelerators(with_escaped_tags(tokens))
+    tokens = with_accelerators(tagged_text.with_escaped_tags(tokens))
     return Passage(tuple(_parts(with_messages(tokens), splitter, is_android=root == "resources")))
 
 
@@ -94,7 +86,7 @@ def _parts(tokens: Iterable[Token], splitter: Splitter | None, *, is_android: bo
         rest += [] if is_text else [token]
         if is_text or token.kind == "wall" and not token.raw:
             own = android_tokens(rest) if is_android else rest
-            yield from tagged_passage([*own], splitter, "xml", escape, syntax).parts
+            yield from tagged_text.tagged_passage([*own], splitter, "xml", escape, syntax).parts
             rest = []
         if is_text:
             yield _CDATA
@@ -104,10 +96,13 @@ def _parts(tokens: Iterable[Token], splitter: Splitter | None, *, is_android: bo
 
 def _cdata_passage(text: str, splitter: Splitter | None, *, is_android: bool) -> Passage:
     """Return the passage of a CDATA section."""
-    escape = (HTML_ESCAPES if has_references(text) else {}) | (ESCAPES if is_android else {})
-    tokens = [replace(one, is_lines=not has_markup(text) and not is_android) for one in inline_tokens(text)]
+    escape = (HTML_ESCAPES if tagged_text.has_references(text) else {}) | (ESCAPES if is_android else {})
+    tokens = [
+        replace(one, is_lines=not tagged_text.has_markup(text) and not is_android)
+        for one in tagged_text.inline_tokens(text)
+    ]
     own = android_tokens(with_messages(tokens)) if is_android else tokens
-    return tagged_passage([*own], splitter, "html", escape, "cdata")
+    return tagged_text.tagged_passage([*own], splitter, "html", escape, "cdata")
 
 
 def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool:
@@ -118,7 +113,9 @@ def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool
         return False
     if root == "root" and ("type" in piece.attributes or "mimetype" in piece.attributes):
         return True
-    return value(piece, text, "translate") == "no" or value(piece, text, "translatable") == "false"
+    return (
+        tagged_text.value(piece, text, "translate") == "no" or tagged_text.value(piece, text, "translatable") == "false"
+    )
 
 
 def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]]:
@@ -131,7 +128,7 @@ def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]
         own = opened[-1]
         if piece.kind in ("start", "single"):
             own = len(elements)
-            space = value(piece, text, "xml:space")
+            space = tagged_text.value(piece, text, "xml:space")
             elements.append(
                 _Element(piece.name, opened[-1], is_preserved=space == "preserve" if space else above.is_preserved)
             )
