@@ -190,11 +190,14 @@ def steps_of(scan, case):
 
 
 def meant(cell):
-    """Outputs of the cell's program, which are the interpreter's, as its gradients and single steps are."""
+    """Outputs of the interpreter, which are those of the cell's program, as its gradients and single steps are."""
     case = draw(cell)
-    y = cases.agreeing(case, 1e-12)[0]["y"]
-    np.testing.assert_allclose(steps_of(Scan(cell, dtype="float64", threads=1), case), y, rtol=1e-9, atol=1e-12)
-    return y
+    found, expected = cases.agreeing(case, 1e-12), cases.interpreted(case, {})
+    steps = {"y": steps_of(Scan(cell, dtype="float64", threads=1), case)}
+    for got, one in (*zip(found[:2], expected, strict=True), (steps, {"y": expected[0]["y"]})):
+        for name, value in one.items():
+            np.testing.assert_allclose(got[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+    return expected[0]["y"]
 
 
 def test_a_cell_edited_five_times_in_a_notebook_has_its_own_results_each_time(capsys):

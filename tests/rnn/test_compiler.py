@@ -75,6 +75,12 @@ def test_only_the_fed_rows_of_a_weight_stay_in_the_loop():
     assert products(plan.backward.after) == [("cell.W_x", 0, True)]
 
 
+def test_a_cell_without_state_has_no_products_in_the_loop():
+    plan = plan_of(CELLS["linear"]())
+    assert products(plan.forward.loop) == products(plan.backward.loop) == []
+    assert products(plan.forward.before) == [("W", 0, False)]
+
+
 @pytest.mark.parametrize("name", [n for n in DECODERS if "bahdanau" in n or "general" in n])
 def test_keys_are_computed_once(name):
     traced = trace(CELLS[name](), training=True)
@@ -215,6 +221,15 @@ def test_constants_vanish():
 
     traced = trace(toy(idle), training=False)
     assert roots(traced)[0] is traced.states["h"]
+
+
+def test_dropout_is_only_there_in_training():
+    cell = CELLS["stack"]()
+    (mask,) = trace(cell, training=True).masks
+    assert (mask.width, mask.rate, mask.variational) == (H, 0.3, True)
+    assert trace(cell, training=False).masks == []
+    wrong = toy(lambda p, x, s: returning(p.dropout(x @ p.W, float("nan"))))
+    refused(NMTError, "dropout: rate must be from 0 to less than 1, got nan", trace, wrong, training=True)
 
 
 @pytest.mark.parametrize("make", [LSTMCell, GRUCell], ids=lambda c: c.__name__)

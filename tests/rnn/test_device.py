@@ -77,7 +77,7 @@ def test_threads_follow_affinity():
 
 def test_no_more_threads_than_cores_are_usable():
     assert usable_threads(None) == usable_threads(100_000) == default_threads()
-    assert usable_threads(1) == 1
+    assert usable_threads(1) == 1 <= default_threads()
 
 
 V1 = "5:memory:/box\n4:cpu,cpuacct:/box\n"

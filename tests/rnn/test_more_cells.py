@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.errors import NMTError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn import ChunkedScan, Scan, Shape, Weights, cells, initial_params, interpreter
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
@@ -209,10 +209,6 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
             "make must be a class of cells or a function, got a SR",
         ),
         (lambda: cells.LinearCell(2, 3, "relu"), "nonlinearity must be none or tanh, got 'relu'"),
-        (lambda: cells.LinearCell(2, 3, "none", "no"), "bias must be True or False, got 'no'"),
-        (lambda: cells.LSTMCell(2, 3, 2), "LSTMCell: bias must be True or False, got 2"),
-        (lambda: cells.MILSTMCell(2, 3, "no"), "layer_norm must be True or False, got 'no'"),
-        (lambda: cells.DropoutCell(cells.SRUCell(2, 3), 0.1, "no"), "variational must be True or False, got 'no'"),
         (lambda: cells.Attention("dott", 2, 2, 2), "attention must be one of bahdanau, .*, got 'dott'"),
         (lambda: initial_params(cells.SRUCell, 1), "initial_params: the cell must be a Cell, got the class SRUCell"),
         (lambda: Shape(2.5, 2), "axes must be one or more sizes"),
@@ -232,9 +228,22 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
         (lambda: cells.DropoutCell(cells.SRUCell, 0.1), "DropoutCell: .* the class SRUCell; make one of it, SRUCell.i"),
         (lambda: Scan(3), "Scan: the cell must be a Cell, got int; derive it from"),
         (lambda: Scan(cells.SRUCell(2, 3), threads=0), "SRUCell: threads must be at least 1, got 0"),
-        (lambda: Scan(cells.SRUCell(2, 3), division="cols"), "division must be None or rows or units, got cols"),
         (lambda: ChunkedScan(cells.SRUCell(2, 3), 2), "scan must be a Scan, got SRUCell"),
     ],
 )
 def test_impossible_options_are_one_line(make, words):
+    refused(ShapeError, words, make)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: cells.LinearCell(2, 3, "none", "no"), "bias must be True or False, got 'no'"),
+        (lambda: cells.LSTMCell(2, 3, 2), "LSTMCell: bias must be True or False, got 2"),
+        (lambda: cells.MILSTMCell(2, 3, "no"), "layer_norm must be True or False, got 'no'"),
+        (lambda: cells.DropoutCell(cells.SRUCell(2, 3), 0.1, "no"), "variational must be True or False, got 'no'"),
+        (lambda: Scan(cells.SRUCell(2, 3), division="cols"), "division must be None or rows or units, got cols"),
+    ],
+)
+def test_choices_that_are_not_there_are_one_line(make, words):
     refused(NMTError, words, make)

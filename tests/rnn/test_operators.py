@@ -20,6 +20,17 @@ def draw(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 
 
+@pytest.mark.parametrize(("make", "gates"), [(LSTM, 4), (GRU, 3), (RNN, 1)])
+def test_parameters_have_their_names_and_shapes(make, gates):
+    G, params = gates * H, make(D, H, 2, bidirectional=True).params
+    for n, width in enumerate((D, 2 * H)):
+        for suffix in (f"l{n}", f"l{n}_reverse"):
+            shapes = {"W_x": (width, G), "W_h": (H, G), "b_x": (G,), "b_h": (G,)}
+            assert {name: params[f"{name}_{suffix}"].shape for name in shapes} == shapes
+    assert len(params) == 16 and all(a.dtype == np.float32 for a in params.values())
+    assert len(make(D, H, bias=False).params) == 2
+
+
 def test_fresh_parameters_are_drawn_and_the_forget_gate_is_open():
     layer = LSTM(D, H)
     biases = layer.params["b_x_l0"] + layer.params["b_h_l0"]
@@ -28,7 +39,6 @@ def test_fresh_parameters_are_drawn_and_the_forget_gate_is_open():
     assert np.std(before) > 0
     layer.initialize(1)
     assert not np.array_equal(layer.params["W_x_l0"], before)
-    assert all(len(make(D, H, bias=False).params) == 2 for make in (LSTM, GRU, RNN))
 
 
 def test_batch_first_is_a_transpose():
