@@ -59,6 +59,7 @@ class TranslationModel:
         compute_dtype: str | None = None,
         recompute: str = "attention",
         device: Any = None,
+        src_factor_sizes: Any = (),
     ) -> None:
         self.device = device
         self.compute_dtype = compute_dtype

@@ -497,7 +497,7 @@ class LayerStack:
         """Return the kinds of gradients. Raises NMTError: both directions requested twice, or an unknown value."""
         if all(directions):
             raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
-        kinds = needs if isinstance(needs, list | tuple | Set) else [[needs]]  # a name alone is no collection of them
+        kinds = needs if isinstance(needs, list | tuple | Set) else [needs]
         given = {"padding": [padding], "empty": [empty], "needs": kinds}
         for (name, names), kind in zip(given.items(), (Padding, Empty, Need), strict=True):
             for one in names:
