@@ -76,10 +76,11 @@ TEXT_READERS["pieces"] = lambda text: pieces(text, None)
 @pytest.mark.parametrize("said", ["7", "x", "z%d", "{a}"])
 @pytest.mark.parametrize("word", ["7 ", "%d/%s ", "{a} ", "{{ y }} ", "a@b.org ", "n%d ", "%s", "{a}"])
 def test_placeholders_of_a_long_sentence_grow_in_line(word, said):
-    """Each placeholder was looked for in each word of the translation, and among all copies of its own."""
+    """Each placeholder was looked for in each word of the translation, and those that touch among all their copies."""
 
     def work(text):
-        Sentence(text).translated(Translation(" ".join([said] * len(text.split())), 0, 0))
+        translation = " ".join([said] * len(text.split())) if " " in word else f"{said} {text}"
+        Sentence(text).translated(Translation(translation, 0, 0))
 
     assert_grows_in_line(work, word)
 
