@@ -228,12 +228,14 @@ class Engine:
         terms_in = sentences if terms_in is None else terms_in
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, terms_in[n]) for n in there]
         admission = admission or Admission()
-        (self._queue if live else self._side).put(client, tickets, accepted=admission.is_in)
+        queue = self._queue if live else self._side
+        queue.put(client, tickets, accepted=admission.is_in)
         admission.is_in = True
         try:
             await job.future
-        except asyncio.CancelledError:
+        except BaseException:
             job.gone = True
+            queue.drop(client)
             raise
         return job.found
 

@@ -173,6 +173,16 @@ class _Lane(Generic[TicketT]):
             found += [] if ticket.gone else [ticket]
         return found
 
+    def drop(self, client: str) -> None:
+        """Remove the cancelled requests of a client."""
+        requests = self.clients.get(client, deque())
+        kept = deque(tickets for tickets in requests if not tickets[0].gone)
+        self.count -= sum(map(len, requests)) - sum(map(len, kept))
+        if kept:
+            self.clients[client] = kept
+        else:
+            self.clients.pop(client, None)
+
 
 class FairQueue(Generic[TicketT]):
     """A queue of sentences for threads. Clients take turns, and so do requests of one client: a sentence each. Bulk
@@ -216,6 +226,13 @@ class FairQueue(Generic[TicketT]):
                 if not wait:
                     return []
                 self._changed.wait()
+
+    def drop(self, client: str) -> None:
+        """Remove the sentences of a client's cancelled requests, which would keep others out."""
+        with self._changed:
+            for lane in (self._single, self._bulk):
+                lane.drop(client)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Accept nothing more; waiting sentences can still be taken."""

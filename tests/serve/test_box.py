@@ -316,6 +316,17 @@ def test_who_is_gone_is_passed_over(queue):
     assert names(queue.take(9, 9, wait=True)) == "x z"
 
 
+def test_who_is_gone_keeps_nobody_out(queue):
+    gone = put(queue, "a", " ".join(60 * "x")) + put(queue, "a", " ".join(39 * "l"), is_bulk=True)
+    put(queue, "a", "y")
+    for ticket in gone:
+        ticket.gone = True
+    queue.drop("a")
+    queue.drop("nobody")
+    put(queue, "b", " ".join(99 * "z"))
+    assert len(queue) == 100 and names(queue.take(2, 9, wait=True)) == "y z"
+
+
 def test_long_texts_have_a_lane_of_their_own(queue):
     put(queue, "a", "l1 l2 l3", is_bulk=True)
     put(queue, "b", "s1 s2")
