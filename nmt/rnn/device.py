@@ -310,10 +310,6 @@ class Device(ABC):
         """Return the log-probabilities [R, V] of all tokens for outputs [R, H], with the bits of `best_tokens`."""
 
     @abstractmethod
-    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        """Return the number of rows whose logits `output_loss` computes at a time, if it is given that many."""
-
-    @abstractmethod
     def square_norm(self, gradients: Sequence[Array], threads: int) -> float:
         """Return the sum of squares of all arrays in float64; NaN and infinity are propagated."""
 

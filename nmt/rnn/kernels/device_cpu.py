@@ -132,11 +132,6 @@ class CPUDevice(Device):
 
         return log_probs(outputs, packed_output(layer, threads), layer.weights[layer.bias], threads)
 
-    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        from nmt.rnn.kernels.model.output import chunk_rows
-
-        return chunk_rows(packed)
-
     def square_norm(self, gradients: Sequence[np.ndarray], threads: int) -> float:
         total = 0.0
         for gradient in gradients:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any, Unpack
 
 import numpy as np
 
-from nmt.errors import NMTError
+from nmt.errors import NMTError, most_like
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
@@ -112,8 +111,7 @@ class RecurrentLayers(LayerStack):
     def _strange(self, keyword: str) -> str:
         """Return the error about an unknown keyword of the layer's class."""
         known = sorted({*signature(type(self)).parameters, *LayerOptions.__annotations__} - {"options"})
-        close = get_close_matches(keyword, known, n=1)
-        advice = f"; did you mean {close[0]}?" if close else ""
+        advice = f"; did you mean {close}?" if (close := most_like(keyword, known)) else ""
         return f"{type(self).__name__}: keywords must be among {', '.join(known)}, got {keyword}{advice}"
 
     # ------------------------------------------------------------ memory

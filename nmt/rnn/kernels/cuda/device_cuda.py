@@ -323,8 +323,5 @@ class CudaDevice(GPUBase, SearchOperations):
         if rules is not None:
             choose_tokens.extend_history(self.runtime, rules, state)
 
-    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        return output_loss.chunk_rows(vocab_size, itemsize)
-
     def _matrices(self, layer: OutputLayer, like: Any) -> Matrices:
         return Matrices(self, like.dtype, layer.packed == PAIRS, layer.weights)
