@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.decode.rules.glossary import Glossary
 from nmt.decode.rules.score_rules import Forbidding, Prefix, Reweighting, Rule, length_divisors
-from nmt.decode.rules.selectors import CandidateSelector, RuledSelector, SamplingSelector
+from nmt.decode.rules.selectors import CandidateSelector, RuledSelector, SamplingSelector, sample_keys
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.kernels.search.token_rules import TokenRules
@@ -114,15 +114,8 @@ class SearchOptions(SearchValues):
         """Return a new selector for these options; each thread needs its own."""
         rules = self.rules(eos_id)
         if self.sampling:
-            return SamplingSelector(
-                src_ids,
-                self.beam_size,
-                rules,
-                seed=self.sampling_seed,
-                temperature=self.sampling_temperature,
-                top_k=self.sampling_topk,
-                top_p=self.sampling_topp,
-            )
+            keys = sample_keys(src_ids, self.sampling_seed)
+            return SamplingSelector(rules, self.beam_size, keys, TokenRules.of(self).drawing)
         return RuledSelector(rules) if rules else CandidateSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
