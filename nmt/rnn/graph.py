@@ -188,6 +188,15 @@ def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozen
     return sorted(found, key=lambda v: v.id)  # ids grow from arguments to results
 
 
+def derived(order: Iterable[Value], given: Callable[[Value], bool]) -> set[int]:
+    """Return the ids of the `given` values and of all that are computed from one. order: values, arguments first."""
+    found: set[int] = set()
+    for v in order:
+        if given(v) or any(a.id in found for a in v.args):
+            found.add(v.id)
+    return found
+
+
 def shown(v: Value) -> str:
     """Return a leaf's name, or the operation that computes a value, for an error."""
     name = v.attrs.get("name", f"the result of {v.op}")
