@@ -144,11 +144,9 @@ class SamplingSelector(RuledSelector):
 
     @override
     def start(self, first: Beam) -> Beam:
-        rows = np.repeat(np.arange(len(first)), self.count)
-        extra = {name: v[rows] for name, v in first.extra.items()}
-        of_rows = first.parent[rows], first.tokens[rows], first.sums[rows], first.sentence[rows], first.history[rows]
-        first = super().start(Beam(first.states, *of_rows, extra))
-        first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
+        sentences = len(first)
+        first = super().start(first.chosen(np.repeat(np.arange(sentences), self.count)))
+        first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), sentences)
         return first
 
     @override
