@@ -169,8 +169,8 @@ class Graph:
         return graph
 
 
-def reached(roots: Iterable[Value], goes_on: Callable[[Value], bool]) -> Iterable[Value]:
-    """Return the roots and the values that they need, each once; the arguments of a value only if it `goes_on`."""
+def reached(roots: Iterable[Value], goes_on: Callable[[Value], bool]) -> dict[int, Value]:
+    """Return the roots and the values that they need, by id; the arguments of a value only if it `goes_on`."""
     found: dict[int, Value] = {}
     pending = list(roots)
     while pending:
@@ -179,13 +179,13 @@ def reached(roots: Iterable[Value], goes_on: Callable[[Value], bool]) -> Iterabl
             found[value.id] = value
             if goes_on(value):
                 pending.extend(value.args)
-    return found.values()
+    return found
 
 
 def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
     """Return all values the roots need, arguments first; does not go beyond the values whose ids are in `stop`."""
     found = reached(roots, lambda v: v.id not in stop)
-    return sorted(found, key=lambda v: v.id)  # ids grow from arguments to results
+    return [found[i] for i in sorted(found)]  # ids grow from arguments to results
 
 
 def derived(order: Iterable[Value], given: Callable[[Value], bool]) -> set[int]:

@@ -296,7 +296,7 @@ def backward_roots(
 def _terms(v: Value) -> list[Value]:
     """Return the terms of a sum; each may be computed at another time, and memory accumulates them. A sum within it
     that is added more than once remains one term."""
-    sums = [one for one in reached([v], lambda one: one.op == "add") if one.op == "add"]
+    sums = [one for one in reached([v], lambda one: one.op == "add").values() if one.op == "add"]
     times = Counter(a.id for one in sums for a in one.args)
 
     def divided(one: Value) -> list[Value]:

@@ -202,7 +202,7 @@ class _Builder:
         for product in self.products[level]:
             base, _ = product.x.span
             self._promote(base)
-        for v in reached(operands, self._is_inlined):
+        for v in reached(operands, self._is_inlined).values():
             if self.roots.get(v.id, level) != level:
                 self._promote(v)
 
@@ -313,7 +313,7 @@ class _Builder:
         values: dict[int, Value] = {}
         for entry in self.entries[level]:
             mine = self._space(entry)
-            for v in reached(self._operands(entry), self._is_inlined):
+            for v in reached(self._operands(entry), self._is_inlined).values():
                 if self._is_inlined(v) and v.rule.expensive and not is_wide(v):
                     users[v.id].add((stages[id(entry)], mine))
                     values[v.id] = v

@@ -232,7 +232,7 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
                 pending += [a for v in values for a in v.args] if program is one.again else values
     # A view may be read from its whole.
     read = reached(pending, lambda v: v.id not in before or v.is_view)
-    return {before[v.id].name for v in read if v.id in before}
+    return {before[i].name for i in read if i in before}
 
 
 def with_operands(plan: Plan) -> Plan:

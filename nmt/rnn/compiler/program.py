@@ -138,7 +138,7 @@ def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
 def memory_read(values: Iterable[Value], places: Mapping[int, Place]) -> Iterator[tuple[Value, Value, int]]:
     """Yield what is read from memory to compute values, once each: with the value in whose memory it lies, and its
     first column there (see `memory_of`). A value in no memory is computed from its arguments."""
-    for v in reached(values, lambda v: memory_of(v, places)[0].id not in places):
+    for v in reached(values, lambda v: memory_of(v, places)[0].id not in places).values():
         base, start = memory_of(v, places)
         if base.id in places:
             yield v, base, start
