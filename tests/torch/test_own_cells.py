@@ -131,7 +131,7 @@ X, PACKED = draw(T, B, D), pack_padded_sequence(draw(T, B, D), [3, 5], enforce_s
         ((PACKED, {"h": draw(3, H)}), {}, r"h must have 2 rows, got \[3, 4\]"),
         ((X, {"h": None}), {}, "h must be a tensor, got NoneType"),
         *(((X, state), {}, "state must be a dict with names among h, got") for state in (draw(1), draw(B, H), (X,))),
-        ((X,), {"h": draw(B, H)}, "must be a dict with names among none, got h; states are given in one dict"),
+        ((X,), {"h": draw(B, H)}, ".* must be a dict with names among none, got h; states are given in one dict"),
         ((X,), {"memory": X}, "captured arrays and sequences must be a dict with names among none, got memory"),
         ((PACKED,), {"lengths": [1, 1]}, "lengths must be None with a packed sequence, got both"),
     ],
