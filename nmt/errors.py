@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from difflib import get_close_matches
 from typing import Any
 
 BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -55,6 +56,11 @@ class PathError(DataError, CheckpointError):
 
 class DeviceError(NMTError):
     """The machine lacks what was asked for."""
+
+
+def most_like(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the choice that was probably meant by a word; an empty text if none is like it."""
+    return next(iter(get_close_matches(word, choices, 1, cutoff)), "")
 
 
 def lacking_resource(error: BaseException) -> NMTError | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from nmt.cli.entry import COMMANDS, GROUPS
 from nmt.cli.options.command import Command
+from nmt.errors import most_like
 
 
 def load_command(name: str) -> click.Command:
@@ -69,8 +69,8 @@ class Front(Command, click.Group):
 
             if gone := instead(f"nmt-{name}"):
                 ctx.fail(f"nmt-{name} {gone}")
-            near = get_close_matches(name, COMMANDS, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"one of {', '.join(COMMANDS)}"
+            near = most_like(name, COMMANDS)
+            meant = f"did you mean {near}?" if near else f"one of {', '.join(COMMANDS)}"
             ctx.fail(f"{args[0]!r} is not a command; {meant}")
         return super().resolve_command(ctx, [name, *args[1:]])
 

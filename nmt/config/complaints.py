@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
 from nmt.config.removed import instead, ours
 from nmt.config.section import MOST
+from nmt.errors import most_like
 
 Path = tuple[str | int, ...]
 _MOST_UNKNOWN = 5
@@ -58,13 +58,13 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
     promise = describe(node, schema, all_bounds=isinstance(got, int | float) and abs(got) > MOST)
     line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"
     choices = [text for text in _choices(node, schema) if isinstance(text, str)]
-    close = get_close_matches(got.lower(), choices, n=1, cutoff=0.4) if isinstance(got, str) else []
+    close = most_like(got.lower(), choices, cutoff=0.4) if isinstance(got, str) else ""
     if "cuda" in choices and isinstance(got, str) and re.match(r"gpu|nvidia|cuda", got.lower()):
-        close = ["cuda"]
+        close = "cuda"
     if got == "None" and "null" in describe(node, schema):
-        close = ["null"]
+        close = "null"
     if close:
-        return f"{line}; did you mean {close[0]}?"
+        return f"{line}; did you mean {close}?"
     return line + _advice(path, got, node)
 
 
@@ -91,7 +91,8 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
     key = str(path[-1])
     known = list(lookup(schema, path[:-1]).get("properties", {}))
     meant = ours(key, str(path[0]) if len(path) > 1 else "") or " or ".join(places_of(key, schema))
-    meant = meant or next((dotted((*path[:-1], name)) for name in get_close_matches(key.lower(), known, n=1)), "")
+    if not meant and (name := most_like(key.lower(), known)):
+        meant = dotted((*path[:-1], name))
     if meant:
         return f"{line}; did you mean {meant}?"
     return f"{line}; known here: {', '.join(known)}" if known else line

@@ -2,12 +2,12 @@
 
 import json
 import re
-from difflib import get_close_matches
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from nmt.config.section import AnyFloat, Fraction, PositiveFloat, Section, Width, require
+from nmt.errors import most_like
 
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Positions = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -78,9 +78,8 @@ class _Side(Section):
         """Raise ValueError if the cell is neither a known one nor a dotted path to a custom one."""
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
             meant = self.rnn_type.replace(".py:", ".")
-            near = get_close_matches(meant.lower(), RNN_TYPES, n=1, cutoff=0.4)
-            close = [meant] if re.match(_DOTTED, meant) else near
-            advice = f"did you mean {close[0]}?" if close else f"names: {', '.join(RNN_TYPES)}"
+            close = meant if re.match(_DOTTED, meant) else most_like(meant.lower(), RNN_TYPES, cutoff=0.4)
+            advice = f"did you mean {close}?" if close else f"names: {', '.join(RNN_TYPES)}"
             raise ValueError(
                 f"rnn_type must be the name of a cell, or a dotted path such as my_cells.MyCell, got "
                 f"{self.rnn_type!r}; {advice}"

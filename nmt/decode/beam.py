@@ -10,7 +10,7 @@ of its decoder; the selector chooses the continuations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -110,6 +110,11 @@ class BeamCell:
         self.decoder.release(self._sentence_ids[sentence])
         self._ended += sentence.tolist()
 
+    @property
+    def working(self) -> int:
+        """Return how many sentences have entered and are not returned yet."""
+        return len(self._hypotheses)
+
     def ended(self) -> list[tuple[int, list[Hypothesis]]]:
         """Return the sentences ended since the last call with their n best: finished ones first, then by score."""
         ended, self._ended = self._ended, []
@@ -127,12 +132,9 @@ def _append(history: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.nd
 
 def _keep(beam: Beam, rows: np.ndarray) -> Beam:
     """Return the given rows of a beam, in order, with the states that they continue."""
-    used, parent = distinct(beam.parent[rows])
-    states = {name: v[used] for name, v in beam.states.items()}
-    if len(rows) == len(beam):
-        return Beam(states, parent, beam.tokens, beam.sums, beam.sentence, beam.history, beam.extra)
-    extra = {name: v[rows] for name, v in beam.extra.items()}
-    return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.history[rows], extra)
+    beam = beam if len(rows) == len(beam) else beam.chosen(rows)
+    used, parent = distinct(beam.parent)
+    return replace(beam, states={name: v[used] for name, v in beam.states.items()}, parent=parent)
 
 
 def _join(one: Beam, other: Beam) -> Beam:
@@ -172,24 +174,18 @@ def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[in
     block is encoded as a whole, ahead of time; `size` sentences are processed at a time."""
     beam: Beam | None = None
     waiting: _Waiting | None = None
-    working = 0
     while True:
-        while working < size:
+        while cell.working < size:
             if waiting is None or waiting.taken == len(waiting.sentence_ids):
                 block = next(blocks, None)
                 if block is None:
                     break
                 sentence_ids, states, tokens = cell.decoder.admit(block.src_ids, block.candidates)
                 waiting = _Waiting(block.sentences, sentence_ids, states, tokens)
-            sentence, sentence_ids, first = waiting.take(size - working)
+            sentence, sentence_ids, first = waiting.take(size - cell.working)
             beam = cell.extend(beam, sentence, sentence_ids, first)
-            working += len(sentence)
-            done = cell.ended()
-            working -= len(done)
-            yield from done
+            yield from cell.ended()
         if beam is None or not len(beam):
             return
         beam = cell.step(beam)
-        done = cell.ended()
-        working -= len(done)
-        yield from done
+        yield from cell.ended()

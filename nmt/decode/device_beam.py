@@ -15,12 +15,11 @@ import numpy as np
 
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of, length_blocks
-from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.score_rules import length_divisors
+from nmt.decode.rules.options import SearchOptions, beam_settings
 from nmt.decode.rules.selectors import sample_keys
-from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
+from nmt.rnn.arrays.beam_state import BeamRules, BeamSettings, BeamState
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
-from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
+from nmt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.rnn.device import Device
@@ -68,19 +67,19 @@ class BlockSearch:
     def _block(self, src_ids: Sequence[Sequence[int]], block: list[int], limits: np.ndarray) -> list[list[Hypothesis]]:
         """Return the hypotheses of the sentences of one block."""
         sources, top, K = [src_ids[n] for n in block], int(limits.max()), self.options.beam_size
-        decoder = self.model.block_decoder(sources, K)
+        decoder, settings = self.model.block_decoder(sources, K), beam_settings(self.options, len(block), top)
         beams = BeamState.start(
             self.device.xp,
             limits=limits,
             K=K,
             token=decoder.first,
-            divisors=length_divisors(self.options.length_penalty, top + 1),
+            divisors=settings.divisors,
             live=K if self.options.sampling else 1,
         )
-        rules = self._rules(src_ids, block, max(1, top))
+        rules = self._rules(src_ids, block, settings, max(1, top))
 
         def launch() -> None:
-            self._step(decoder, beams, rules)
+            self._step(decoder, beams, settings, rules)
 
         for step in range(top):
             if step % STEPS_BETWEEN_LOOKS == 0 and not int(self.device.download(beams.going)[0]):
@@ -90,9 +89,9 @@ class BlockSearch:
             launch()
         return _read(self.device, beams, K)
 
-    def _step(self, decoder: Any, beams: BeamState, rules: BeamRules | None) -> None:
+    def _step(self, decoder: Any, beams: BeamState, settings: BeamSettings, rules: BeamRules | None) -> None:
         """Extend every live hypothesis by one token and keep the best; the host does not wait."""
-        outputs, places = decoder.step(beams.tokens), tokens_wanted(self.options.beam_size)
+        outputs, places = decoder.step(beams.tokens), tokens_wanted(settings.beam_size)
         if rules is None:
             tokens, scores = decoder.best_tokens(outputs, UNK_ID, places)
             plain = scores
@@ -100,28 +99,19 @@ class BlockSearch:
             log_probs = decoder.log_probs(outputs)
             places = min(places, log_probs.shape[1])
             tokens, scores, plain = self.device.search.choose_tokens(log_probs, rules, beams, places, decoder.memory)
-        choice = BeamChoice(EOS_ID, BOS_ID, self.options.n_best, self.options.word_reward)
-        self.device.search.beam_step(tokens, scores, plain, beams, choice, rules)
+        self.device.search.beam_step(tokens, scores, plain, beams, settings, rules)
         decoder.follow(beams.parents)
 
-    def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:
+    def _rules(
+        self, src_ids: Sequence[Sequence[int]], block: list[int], settings: BeamSettings, T: int
+    ) -> BeamRules | None:
         """Return the rules of a block, or None if the best tokens of the output layer are all that is needed."""
         options = self.options
-        rules = options.token_rules(block)
         plain = options.generate_unk and not options.sampling and not options.rules(EOS_ID)
         if plain and not isinstance(self.model, Ensemble):
             return None
-        return BeamRules.make(
-            self.device,
-            rules,
-            N=len(block),
-            K=options.beam_size,
-            T=T,
-            first_token=options.first_token,
-            never=BOS_ID,
-            eos=EOS_ID,
-            keys=sample_keys([src_ids[n] for n in block], options.sampling_seed) if options.sampling else None,
-        )
+        keys = sample_keys([src_ids[n] for n in block], options.sampling_seed) if options.sampling else None
+        return BeamRules.make(self.device, options.token_rules(block), settings, T, keys=keys)
 
 
 def _read(device: Device, beams: BeamState, K: int) -> list[list[Hypothesis]]:

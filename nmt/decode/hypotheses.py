@@ -143,6 +143,11 @@ class Beam:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def chosen(self, rows: np.ndarray) -> Beam:
+        """Return these rows, which continue the same states."""
+        own = self.parent[rows], self.tokens[rows], self.sums[rows], self.sentence[rows], self.history[rows]
+        return Beam(self.states, *own, {name: v[rows] for name, v in self.extra.items()})
+
 
 @dataclass(frozen=True)
 class Block:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, SearchModel
-from nmt.decode.rules.options import SearchOptions
-from nmt.decode.search import admit_block, beam_settings, translations
+from nmt.decode.rules.options import SearchOptions, beam_settings
+from nmt.decode.search import admit_block, translations
 
 if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam

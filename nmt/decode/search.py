@@ -28,15 +28,12 @@ from nmt.decode.hypotheses import (
     best_of,
     length_blocks,
 )
-from nmt.decode.rules.options import SearchOptions, Settings
-from nmt.decode.rules.score_rules import length_divisors
+from nmt.decode.rules.options import SearchOptions, Settings, beam_settings
 from nmt.errors import ConfigError, DeviceError
-from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.search_settings import Place, beyond
-from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
@@ -86,20 +83,6 @@ def check_session(options: SearchOptions) -> None:
             f"decoding.{name}: must be {json.dumps(default)} for a session, got {json.dumps(value)}; give complete "
             f"{name}={default}, or translate without a session"
         )
-
-
-def beam_settings(options: SearchOptions, size: int, longest: int) -> BeamSettings:
-    """Return the settings of a compiled loop of `size` sentences whose translations have `longest` tokens."""
-    return BeamSettings(
-        size=size,
-        beam_size=options.beam_size,
-        n_best=options.n_best,
-        eos_id=EOS_ID,
-        never=BOS_ID,
-        first_token=options.first_token,
-        divisors=length_divisors(options.length_penalty, longest + 2),
-        word_reward=options.word_reward,
-    )
 
 
 def run_loop(

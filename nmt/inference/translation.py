@@ -6,12 +6,11 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import numpy as np
 
-from nmt.errors import ConfigError, DataError, checked_texts
+from nmt.errors import ConfigError, DataError, checked_texts, most_like
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
 from nmt.system.notices import Notices
 
@@ -203,8 +202,8 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> Decod
         from nmt.config.removed import ours
 
         meant = (ours(unknown[0], "decoding") or "").removeprefix("decoding.")
-        close = [meant] if meant in known else get_close_matches(unknown[0], known, n=1)
-        advice = f"; did you mean {close[0]}?" if close else ""
+        close = meant if meant in known else most_like(unknown[0], known)
+        advice = f"; did you mean {close}?" if close else ""
         raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(unknown)}{advice}")
     given = {key: value for key, value in settings.items() if value is not None}
     if not given:

@@ -30,6 +30,7 @@ import numpy as np
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.device_operations import OutputGradients, OutputLayer
 from nmt.rnn.device import Device
+from nmt.rnn.kernels.model.output import each_logits
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UNKNOWN_FEATURE_ID
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ class Copies:
 
 
 def copy_loss(
-    device: Device,
     layer: OutputLayer,
     h: np.ndarray,
     copies: Copies,
@@ -98,7 +98,7 @@ def copy_loss(
     neither the target nor in the source, C is 0, so g P r is label_smoothing / V: the sums over all of them are short,
     and the matrix [R, V] is read a few times only, in the type of the logits.
 
-    `device` must be the processor. h: [R, H], the input of the output layer; targets: int [R]; into: the gradients of h
+    On the processor alone. h: [R, H], the input of the output layer; targets: int [R]; into: the gradients of h
     (overwritten) and of the layer (added to), None for none; scale: a factor of the gradients only. Returns sums over
     the rows, float64 [3]: negative log-likelihood, smoothed loss, rows whose target is the most probable token; and the
     gradients of the gates [R] and of the weights [R, n].
@@ -112,7 +112,7 @@ def copy_loss(
         own, d_gate[part], d_weights[part] = _mixed_loss(logits, of_rows, targets[part], *scales)
         sums[...] += own
 
-    device.processor.each_logits(h, layer, fill, into, threads)
+    each_logits(h, layer, fill, into, threads)
     return sums, d_gate, d_weights
 
 

@@ -16,8 +16,9 @@ from nmt.rnn.arrays.weights import Quantised, Weights
 from nmt.rnn.arrays.workspace import Idle, Workspace
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe
-from nmt.rnn.device import Device
 from nmt.rnn.kernels.memory.arrays import distinct
+from nmt.rnn.kernels.products.packing import packed_output
+from nmt.rnn.kernels.search.candidates import best_candidates, candidate_log_probs
 from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.rnn.stepping.search_steps import SearchSteps
 from nmt.rnn.stepping.stepper import FixedStepper, Stepper
@@ -36,7 +37,6 @@ class NarrowOutput:
     when sentences are admitted. The probabilities of a sentence are normalised over its candidates only: the other
     sentences do not change a bit of them."""
 
-    device: Device
     layer: OutputLayer
     threads: int
     _live: dict[int, np.ndarray] = field(default_factory=dict)
@@ -71,14 +71,13 @@ class NarrowOutput:
         self, outputs: np.ndarray, sentence_ids: np.ndarray, first: int, places: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the best candidates of each row, for sentence_ids [R]; see `Decoder.best_tokens`."""
-        lists = self.lists(sentence_ids)
-        return self.device.processor.best_candidates(outputs, self.narrow, lists, first, places, self.threads)
+        weights, lists = packed_output(self.narrow, self.threads), self.lists(sentence_ids)
+        return best_candidates(outputs, weights, lists, first, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray, sentence_ids: np.ndarray) -> np.ndarray:
         """Return log-probabilities, -inf for all tokens but the candidates of a row; see `Decoder.log_probs`."""
-        vocab_size = len(self.layer.weights[self.layer.bias])
-        lists = self.lists(sentence_ids)
-        return self.device.processor.candidate_log_probs(outputs, self.narrow, lists, vocab_size, self.threads)
+        weights, lists = packed_output(self.narrow, self.threads), self.lists(sentence_ids)
+        return candidate_log_probs(outputs, weights, lists, len(self.layer.weights[self.layer.bias]), self.threads)
 
     def lists(self, sentence_ids: np.ndarray) -> CandidateLists:
         """Return the lists of all candidates, for rows of these sentences."""
@@ -149,7 +148,7 @@ class ModelDecoder:
             captured["positions"] = positions(self.network.device, source.memory, self._positions)
         sentence_ids = self._stepper.admit(captured, source.lengths)
         if candidates is not None:
-            self._narrow = self._narrow or NarrowOutput(self.network.device, self.network.output_layer, self.threads)
+            self._narrow = self._narrow or NarrowOutput(self.network.output_layer, self.threads)
             self._narrow.admit(sentence_ids, candidates)
         if self._sources is not None:
             missing = self._positions - len(source.ids)

@@ -82,7 +82,7 @@ class CopyingHead(PlainHead):
         ids, targets = source_rows(src, rows % y.shape[1]), batch.tgt_out.reshape(-1)[rows]
         h, copies = Copies.split(outputs[rows], ids, self.width)
         into, scale = self._gradients(np.empty_like(h), how)
-        given = device, self.network.output_layer, h, copies, targets, how.label_smoothing, into, scale, how.threads
+        given = self.network.output_layer, h, copies, targets, how.label_smoothing, into, scale, how.threads
         sums, d_gate, d_weights = copy_loss(*given)
         if how.target is None or into is None:
             return sums, None

@@ -81,6 +81,14 @@ def is_like(array: Any, kind: Any, dtype: np.dtype, shape: Sequence[Any]) -> boo
     return all(n is None or isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True))
 
 
+def expect(where: str, what: str, array: Any, kind: Any, dtype: np.dtype, shape: Sequence[Any], place: str = "") -> Any:
+    """Return this array. Raises ShapeError: it is not one for `is_like`; place: where it must be, for the error."""
+    if not is_like(array, kind, dtype, shape):
+        sizes = ", ".join("any" if n is None else str(n) for n in shape)
+        raise ShapeError(f"{where}: {what} must be {dtype} [{sizes}]{place}, got {shown(array, kind)}")
+    return array
+
+
 def shown(array: Any, kind: Any = np.ndarray) -> str:
     """Return the type and shape of an array, or the type of something else, for an error."""
     return f"{array.dtype} {list(array.shape)}" if is_array(array, kind) else type(array).__name__

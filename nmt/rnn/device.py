@@ -24,7 +24,6 @@ from nmt.rnn.arrays.device_operations import (
     ElementRule,
     OutputGradients,
     OutputLayer,
-    ProcessorOperations,
     SearchOperations,
 )
 from nmt.rnn.arrays.pass_numbers import PassNumbers
@@ -143,11 +142,6 @@ class Device(ABC):
     """Bytes of GPU memory; None for the processor, whose memory is shared with other processes."""
     block_rows: int | None = None
     """Rows, in all steps, of a block of time; None for tuning.BLOCK_ROWS."""
-
-    @property
-    def processor(self) -> ProcessorOperations:
-        """Return the operations of the processor alone. Raises RuntimeError on another device."""
-        raise RuntimeError(f"the operation is of the processor alone, got the device {self.name}")
 
     @property
     def search(self) -> SearchOperations:
@@ -314,10 +308,6 @@ class Device(ABC):
     @abstractmethod
     def log_probs(self, outputs: Array, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Array:
         """Return the log-probabilities [R, V] of all tokens for outputs [R, H], with the bits of `best_tokens`."""
-
-    @abstractmethod
-    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        """Return the number of rows whose logits `output_loss` computes at a time, if it is given that many."""
 
     @abstractmethod
     def square_norm(self, gradients: Sequence[Array], threads: int) -> float:

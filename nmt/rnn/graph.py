@@ -6,7 +6,7 @@ Axes: `S` source steps, `B` rows; the feature axis, if there is one, is last and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,17 +169,32 @@ class Graph:
         return graph
 
 
-def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
-    """Return all values the roots need, arguments first; does not go beyond the values whose ids are in `stop`."""
+def reached(roots: Iterable[Value], goes_on: Callable[[Value], bool]) -> dict[int, Value]:
+    """Return the roots and the values that they need, by id; the arguments of a value only if it `goes_on`."""
     found: dict[int, Value] = {}
     pending = list(roots)
     while pending:
         value = pending.pop()
         if value.id not in found:
             found[value.id] = value
-            if value.id not in stop:
+            if goes_on(value):
                 pending.extend(value.args)
+    return found
+
+
+def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
+    """Return all values the roots need, arguments first; does not go beyond the values whose ids are in `stop`."""
+    found = reached(roots, lambda v: v.id not in stop)
     return [found[i] for i in sorted(found)]  # ids grow from arguments to results
+
+
+def derived(order: Iterable[Value], given: Callable[[Value], bool]) -> set[int]:
+    """Return the ids of the `given` values and of all that are computed from one. order: values, arguments first."""
+    found: set[int] = set()
+    for v in order:
+        if given(v) or any(a.id in found for a in v.args):
+            found.add(v.id)
+    return found
 
 
 def shown(v: Value) -> str:

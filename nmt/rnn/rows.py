@@ -144,6 +144,14 @@ class Rows:
     ragged: bool = False
     _derived: dict[Any, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of_one_step(cls, owner: np.ndarray, threads: int, **rest: Any) -> Rows:
+        """Return rows that take one step, one for each of `owner`, and read one source position each. rest: the fields
+        that are not so."""
+        ones, bounds = single_steps(len(owner), threads)
+        given = {"S": 1, "lengths": ones, "source_lengths": ones, "bounds": bounds, **rest}
+        return cls(T=1, B=len(owner), owner=owner, reverse=False, **given)
+
     @cached_property
     def threads(self) -> int:
         """Return how many threads share the rows."""

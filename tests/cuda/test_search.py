@@ -6,7 +6,7 @@ import pytest
 from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.decode.rules.score_rules import length_divisor
 from nmt.errors import DeviceError
-from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
+from nmt.rnn.arrays.beam_state import BeamSettings, BeamState
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights
 from nmt.special_tokens import EOS_ID
@@ -49,14 +49,13 @@ def test_large_logits_keep_their_differences(device):
 
 def one_step(device, tokens, scores, *, K, limit=9, n_best=1, sums=None, live=None):
     """The beams after one step from `live` rows with the given sums."""
-    beams = BeamState.start(
-        device.xp, limits=np.array([limit]), K=K, token=1, divisors=length_divisor(1.0, np.arange(limit + 1))
-    )
+    settings = BeamSettings(1, K, n_best, 2, 1, 0, length_divisor(1.0, np.arange(limit + 1)))
+    beams = BeamState.start(device.xp, limits=np.array([limit]), K=K, token=1, divisors=settings.divisors)
     if sums is not None:
         beams.sums[:] = device.upload(np.array(sums))
         beams.live[:] = live
     given = device.upload(np.array(tokens, np.int32)), device.upload(np.array(scores, np.float64))
-    device.search.beam_step(*given, given[1], beams, BeamChoice(2, 1, n_best))
+    device.search.beam_step(*given, given[1], beams, settings)
     return beams, lambda name: device.download(getattr(beams, name)).reshape(-1).tolist()
 
 

@@ -8,7 +8,6 @@ from nmt.errors import ShapeError
 from nmt.model.decoders import NarrowOutput
 from nmt.rnn.arrays.device_operations import OutputLayer
 from nmt.rnn.arrays.weights import Weights, packed_dtype
-from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.search import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests.decode.test_options import build, find, sentences  # noqa: F401 - a fixture
@@ -52,7 +51,7 @@ def narrow(H, V, dtype, tied, compute_dtype=None, seed=0):
     W, b = rng.normal(size=(H, V)).astype(dtype), rng.normal(size=V).astype(dtype)
     weights = Weights({"W": np.ascontiguousarray(W.T) if tied else W, "b": b})
     layer = OutputLayer(weights, "W", "b", tied, packed_dtype("test", dtype, compute_dtype))
-    return NarrowOutput(cpu(), layer, 1), W.astype(np.float64), b.astype(np.float64)
+    return NarrowOutput(layer, 1), W.astype(np.float64), b.astype(np.float64)
 
 
 def expected(h, W, b, own):

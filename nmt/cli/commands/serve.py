@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from nmt.cli.options.command import (
     threads_option,
 )
 from nmt.cli.options.path_types import INPUT, flag
+from nmt.errors import most_like
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "NMT_SERVE"})
@@ -142,8 +142,6 @@ def _unknown_variables() -> list[str]:
     found = []
     for name in sorted(os.environ):
         if name.startswith(prefix) and (rest := name.removeprefix(prefix)) not in known:
-            close = get_close_matches(rest, known, 1)
-            found.append(
-                f"{name}: is no variable of nmt-serve" + (f"; did you mean {prefix}{close[0]}?" if close else "")
-            )
+            advice = f"; did you mean {prefix}{close}?" if (close := most_like(rest, known)) else ""
+            found.append(f"{name}: is no variable of nmt-serve{advice}")
     return found

@@ -11,7 +11,6 @@ import shlex
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import IO, Any, ClassVar
 
@@ -21,7 +20,7 @@ from nmt.cli.entry import end_by_signals
 from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, telling_warnings, write_errors
 from nmt.cli.options import help_page
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
-from nmt.errors import NMTError, how_to_install, lacking_resource
+from nmt.errors import NMTError, how_to_install, lacking_resource, most_like
 from nmt.system.files import ON_WINDOWS
 from nmt.system.notices import telling_of_compilation
 
@@ -149,8 +148,7 @@ def _nearest_choice(error: click.BadParameter) -> str:
         return ""
     choices = list(map(str, kind.choices))
     word = "cuda" if typed[1] == "gpu" else typed[1]
-    near = get_close_matches(word, choices, n=1) or [one for one in choices if word and one.startswith(word)]
-    return near[0] if near else ""
+    return most_like(word, choices) or next((one for one in choices if word and one.startswith(word)), "")
 
 
 def _variable_of(param: click.Parameter | None, ctx: click.Context) -> str | None:

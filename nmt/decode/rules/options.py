@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from nmt.decode.rules.glossary import Glossary
-from nmt.decode.rules.score_rules import Forbidding, Prefix, Reweighting, Rule
-from nmt.decode.rules.selectors import CandidateSelector, RuledSelector, SamplingSelector
+from nmt.decode.rules.score_rules import Forbidding, Prefix, Reweighting, Rule, length_divisors
+from nmt.decode.rules.selectors import CandidateSelector, RuledSelector, SamplingSelector, sample_keys
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.kernels.search.token_rules import TokenRules
 from nmt.search_settings import Place, SearchSettings, SearchValues, setting
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
@@ -113,15 +114,8 @@ class SearchOptions(SearchValues):
         """Return a new selector for these options; each thread needs its own."""
         rules = self.rules(eos_id)
         if self.sampling:
-            return SamplingSelector(
-                src_ids,
-                self.beam_size,
-                rules,
-                seed=self.sampling_seed,
-                temperature=self.sampling_temperature,
-                top_k=self.sampling_topk,
-                top_p=self.sampling_topp,
-            )
+            keys = sample_keys(src_ids, self.sampling_seed)
+            return SamplingSelector(rules, self.beam_size, keys, TokenRules.of(self).drawing)
         return RuledSelector(rules) if rules else CandidateSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
@@ -145,3 +139,17 @@ class SearchOptions(SearchValues):
         if self.prefixes is not None:
             more += [len(prefix) for prefix in self.prefixes]
         return more
+
+
+def beam_settings(options: SearchOptions, size: int, longest: int) -> BeamSettings:
+    """Return the settings of a search over `size` sentences at a time, whose translations have `longest` tokens."""
+    return BeamSettings(
+        size=size,
+        beam_size=options.beam_size,
+        n_best=options.n_best,
+        eos_id=EOS_ID,
+        never=BOS_ID,
+        first_token=options.first_token,
+        divisors=length_divisors(options.length_penalty, longest + 2),
+        word_reward=options.word_reward,
+    )

@@ -137,28 +137,16 @@ class SamplingSelector(RuledSelector):
     function of the seed, the source tokens, the index of the sample and the step: neither batches nor threads nor the
     order of the sentences change a sample."""
 
-    def __init__(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        count: int,
-        rules: Sequence[Rule] = (),
-        *,
-        seed: int,
-        temperature: float,
-        top_k: int,
-        top_p: float,
-    ) -> None:
+    def __init__(self, rules: Sequence[Rule], count: int, keys: np.ndarray, drawing: tuple[float, int, float]) -> None:
         super().__init__(rules)
-        self.count, self.temperature, self.top_k, self.top_p = count, temperature, top_k, top_p
-        self._keys = sample_keys(src_ids, seed)
+        self.count, self._keys = count, keys
+        self._temperature, self._top_k, self._top_p = drawing
 
     @override
     def start(self, first: Beam) -> Beam:
-        rows = np.repeat(np.arange(len(first)), self.count)
-        extra = {name: v[rows] for name, v in first.extra.items()}
-        of_rows = first.parent[rows], first.tokens[rows], first.sums[rows], first.sentence[rows], first.history[rows]
-        first = super().start(Beam(first.states, *of_rows, extra))
-        first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
+        sentences = len(first)
+        first = super().start(first.chosen(np.repeat(np.arange(sentences), self.count)))
+        first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), sentences)
         return first
 
     @override
@@ -168,7 +156,7 @@ class SamplingSelector(RuledSelector):
         steps = search.steps[beam.sentence].astype(np.uint64)
         numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
         uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        tokens = draw_tokens(scores, uniforms, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        tokens = draw_tokens(scores, uniforms, temperature=self._temperature, top_k=self._top_k, top_p=self._top_p)
         parent = np.flatnonzero(tokens >= 0)
         return parent, tokens[parent]
 

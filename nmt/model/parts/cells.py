@@ -13,14 +13,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module, reload
 from types import ModuleType
 from typing import Any
 
 from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
-from nmt.errors import ConfigError, NMTError
+from nmt.errors import ConfigError, NMTError, most_like
 from nmt.rnn.cell import LOADED_AT, Cell, belongs
 from nmt.rnn.cells import (
     Attention,
@@ -110,23 +109,23 @@ def import_cell(path: str, key: str = "rnn_type") -> None:
             imported = reload(imported)
         if (version := _version(imported)) is not None:
             _versions[module] = version
-        close = [] if hasattr(imported, name) else _nearest(imported, name)
+        close = "" if hasattr(imported, name) else _nearest(imported, name)
         found: Any = None if close else getattr(imported, name)
     if close:
         raise ConfigError(
             f"{where} {promise}, got AttributeError: module {module!r} has no attribute {name!r}; did you mean "
-            f"{module}.{close[0]}?"
+            f"{module}.{close}?"
         )
     if (got := not_a_maker(found, module)) is not None:  # the module's own imports are no cells of it
         raise ConfigError(f"{where} must be a class of cells or a function of its module, got {got}; {_PAGE}")
     _imported[path] = key, found
 
 
-def _nearest(module: ModuleType, name: str) -> list[str]:
-    """Return the name of the cell of a module that is most like this one, if one is."""
+def _nearest(module: ModuleType, name: str) -> str:
+    """Return the name of the cell of a module that is most like this one; an empty text if none is."""
     own = [key for key, one in vars(module).items() if getattr(one, "__module__", None) == module.__name__]
     makers = [key for key in own if not_a_maker(vars(module)[key], module.__name__) is None]
-    return get_close_matches(name, makers, n=1, cutoff=0.7)
+    return most_like(name, makers, cutoff=0.7)
 
 
 def _is_outdated(module: ModuleType) -> bool:

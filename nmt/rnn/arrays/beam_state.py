@@ -10,10 +10,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class BeamSettings:
-    """Settings of a search on the processor. size: maximum number of sentences in progress; beam_size: hypotheses per
-    sentence; n_best: translations wanted. eos_id ends a hypothesis; the token `never` and tokens below first_token are
-    not produced. divisors: float64, the divisor of a sum over 0, 1, ... tokens; word_reward: added for each token. A
-    program also follows rules."""
+    """Settings of a search without the interpreter, or on a GPU. size: maximum number of sentences in progress;
+    beam_size: hypotheses per sentence; n_best: translations wanted. eos_id ends a hypothesis; the token `never` and
+    tokens below first_token are not produced. divisors: float64, the divisor of a sum over 0, 1, ... tokens;
+    word_reward: added for each token. A program also follows rules."""
 
     size: int
     beam_size: int
@@ -26,28 +26,15 @@ class BeamSettings:
 
 
 @dataclass(frozen=True)
-class BeamChoice:
-    """The settings by which a step on a GPU keeps continuations. The token `never` is skipped, eos_id ends a
-    hypothesis, n_best hypotheses are wanted per sentence; word_reward is added to scores for each token."""
-
-    eos_id: int
-    never: int
-    n_best: int
-    word_reward: float = 0.0
-
-
-@dataclass(frozen=True)
 class BeamRules:
     """Rules for the beams of N sentences with K rows each (see `TokenRules`).
 
-    Tokens below first_token, and `never`, are not produced. reweights: whether a rule changes scores. prefixes: int32
-    [N, P], -1 after the end of each. history: int32 [2, N * K, 1 + T], by parity of the step: the row's sample number,
-    then its tokens so far. drawing: None to search; or the key uint64 [N] of each sentence's random numbers, and the
-    temperature, top_k and top_p of `kernels.search.choose.draw_tokens`."""
+    settings: those of the search. reweights: whether a rule changes scores. prefixes: int32 [N, P], -1 after the end of
+    each. history: int32 [2, N * K, 1 + T], by parity of the step: the row's sample number, then its tokens so far.
+    drawing: None to search; or the key uint64 [N] of each sentence's random numbers, and the temperature, top_k and
+    top_p of `kernels.search.choose.draw_tokens`."""
 
-    first_token: int
-    never: int
-    eos: int
+    settings: BeamSettings
     reweights: bool
     numbers: Any
     reals: Any
@@ -58,29 +45,18 @@ class BeamRules:
 
     @classmethod
     def make(
-        cls,
-        device: Any,
-        rules: Any,
-        *,
-        N: int,
-        K: int,
-        T: int,
-        first_token: int,
-        never: int,
-        eos: int,
-        keys: np.ndarray | None = None,
+        cls, device: Any, rules: Any, settings: BeamSettings, T: int, *, keys: np.ndarray | None = None
     ) -> BeamRules:
         """Make rules from a `TokenRules`; T: the maximum length of a translation. The prefixes are one per sentence,
         or none. keys: those of samples, on the host."""
+        N, K = settings.size, settings.beam_size
         begin = np.full((N, max(map(len, rules.prefixes), default=0)), -1, np.int32)
         for row, prefix in zip(begin, rules.prefixes, strict=False):
             row[: len(prefix)] = prefix
         history = np.zeros((2, N * K, 1 + T), np.int32)
         history[:, :, 0] = np.tile(np.arange(K), N)
         return cls(
-            first_token=first_token,
-            never=never,
-            eos=eos,
+            settings=settings,
             reweights=rules.reweights,
             **{name: device.upload(getattr(rules, name)) for name in ("numbers", "reals", "lists")},
             prefixes=device.upload(begin),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
+from nmt.rnn.arrays.beam_state import BeamRules, BeamSettings, BeamState
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
 
@@ -54,35 +54,6 @@ class CandidateLists:
     longest: int
 
 
-class ProcessorOperations(ABC):
-    """Operations of the processor alone: see `Device.processor`."""
-
-    @abstractmethod
-    def each_logits(
-        self,
-        h: Array,
-        layer: OutputLayer,
-        fill: Callable[[np.ndarray, slice], None],
-        gradients: OutputGradients | None,
-        threads: int,
-    ) -> None:
-        """Call `fill` with the logits of a few rows of h [R, H] at a time. `fill` gets logits [n, V] and the slice of
-        their rows; with gradients, it replaces the logits by the derivative of the loss with respect to them."""
-
-    @abstractmethod
-    def best_candidates(
-        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, first: int, places: int, threads: int
-    ) -> tuple[Array, Array]:
-        """Return `best_tokens` within the list of each row; the layer has the columns `lists.ids`. Log-probabilities
-        are normalised over the list, and their bits depend only on the row and its list."""
-
-    @abstractmethod
-    def candidate_log_probs(
-        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
-    ) -> Array:
-        """Return `log_probs` within each row's list [R, vocab_size], else -inf; the bits of `best_candidates`."""
-
-
 class SearchOperations(ABC):
     """A search on a GPU: see `Device.search`."""
 
@@ -101,7 +72,7 @@ class SearchOperations(ABC):
         scores: Array,
         plain: Array,
         state: BeamState,
-        choice: BeamChoice,
+        settings: BeamSettings,
         rules: BeamRules | None = None,
     ) -> None:
         """Extend every live hypothesis by one token and keep the best, in place. tokens, scores and log-probabilities

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn.arguments import float_type, shown
+from nmt.rnn.arguments import expect, float_type
 from nmt.rnn.cell import Cell, Param, check_is_cell
 from nmt.system.interruption import forkable
 
@@ -103,7 +103,7 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Any, dtype: 
             raise ShapeError(f"{where}: parameter {name} must be given, got {', '.join(arrays) or 'none'}")
         quantised = arrays.quantised(name)
         if quantised is None or quantised.shape != param.shape:
-            _check_array(f"{where}: parameter", name, param, arrays[name], dtype)
+            _check_array(where, f"parameter {name}", param, arrays[name], dtype)
 
 
 def check_gradients(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
@@ -111,17 +111,15 @@ def check_gradients(where: str, expected: Mapping[str, Param], arrays: Mapping[s
     for name, param in expected.items():
         if name not in arrays:
             continue
-        _check_array(f"{where}: gradient", name, param, arrays[name], dtype)
+        _check_array(where, f"gradient {name}", param, arrays[name], dtype)
         if not getattr(arrays[name].flags, "writeable", True):
             raise ShapeError(f"{where}: gradient {name} must be writeable, got a read-only array")
 
 
-def _check_array(what: str, name: str, param: Param, array: Any, dtype: Any) -> None:
-    if getattr(array, "shape", None) != param.shape or array.dtype != dtype:
-        got = shown(array, type(array) if hasattr(array, "dtype") else np.ndarray)
-        raise ShapeError(f"{what} {name} must be {np.dtype(dtype)} {list(param.shape)}, got {got}")
+def _check_array(where: str, what: str, param: Param, array: Any, dtype: Any) -> None:
+    expect(where, what, array, type(array) if hasattr(array, "flags") else np.ndarray, np.dtype(dtype), param.shape)
     if not array.flags.c_contiguous:
-        raise ShapeError(f"{what} {name} must be contiguous; pass np.ascontiguousarray of it")
+        raise ShapeError(f"{where}: {what} must be contiguous; pass np.ascontiguousarray of it")
 
 
 class Again(NamedTuple):

@@ -15,7 +15,7 @@ from nmt.errors import ShapeError
 from nmt.rnn.arguments import whole_number
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.attention import Attention
-from nmt.rnn.cells.parts import ShortConvolution, features, over_window
+from nmt.rnn.cells.parts import ShortConvolution, ZeroStartCell, features, over_window
 from nmt.rnn.functions import concat, sigmoid, source_count, split, sqrt, tanh
 from nmt.rnn.graph import Value
 
@@ -29,7 +29,7 @@ def window_params(
     return shapes | {"b": Param((width,), gates=gates)}
 
 
-class ConvolutionCell(Cell):
+class ConvolutionCell(ZeroStartCell):
     """Gated linear units over the last `window` inputs: y = a * sigmoid(b), [a, b] the convolution (Gehring et al.
     2017, Convolutional Sequence to Sequence Learning, section 3.2; Dauphin et al. 2017, equation 1).
 
@@ -48,9 +48,6 @@ class ConvolutionCell(Cell):
 
     def states(self) -> dict[str, int]:
         return ShortConvolution(self.window, 2 * self.hidden_size).states()
-
-    def starts(self) -> tuple[str, ...]:
-        return ()
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         total, past = over_window([x @ p[f"W_{k}"] for k in range(self.window)], s)
@@ -103,7 +100,7 @@ class ConvEntryCell(Cell):
         return concat(x @ p.W_in + p.b_in, x), State()
 
 
-class ConvEncoderLayer(Cell):
+class ConvEncoderLayer(ZeroStartCell):
     """(conv(x) + x) sqrt(0.5), the window centred on x: gated linear units and a residual (section 3.2). The output is
     delayed by (window - 1) / 2 steps, when the inputs on the right are known. Before the sequence there are zeros, and
     the caller must append as many zeros after it."""
@@ -120,9 +117,6 @@ class ConvEncoderLayer(Cell):
 
     def states(self) -> dict[str, int]:
         return self.cell.states() | {f"late{k}": self.input_size for k in range(1, self.delay + 1)}
-
-    def starts(self) -> tuple[str, ...]:
-        return ()
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         h, _ = _parts(x, self.hidden_size)
@@ -149,7 +143,7 @@ class ConvMemoryCell(Cell):
         return concat(z, (z + e) * HALF), State()
 
 
-class ConvDecoderLayer(Cell):
+class ConvDecoderLayer(ZeroStartCell):
     """A convolution over the last `window` inputs, attention with its output, and residuals around each (section 3.3).
 
     h = conv(x);  d = (h W_d + b_d + g) sqrt(0.5), g the last token's embedding;  c = sqrt(m) * context(d), m the number
@@ -168,9 +162,6 @@ class ConvDecoderLayer(Cell):
 
     def states(self) -> dict[str, int]:
         return under("cell", self.cell.states())
-
-    def starts(self) -> tuple[str, ...]:
-        return ()
 
     def captured(self) -> dict[str, Captured]:
         return {"memory": Captured(self.attention.memory_size)}

@@ -5,15 +5,15 @@ from typing import Literal, get_args
 
 from nmt.errors import ShapeError
 from nmt.rnn.arguments import flags
-from nmt.rnn.cell import Axes, Cell, Param, Scope, State
-from nmt.rnn.cells.parts import ShortConvolution, constants, features, head_norm, heads_of, silu, unit
+from nmt.rnn.cell import Axes, Param, Scope, State
+from nmt.rnn.cells.parts import ShortConvolution, ZeroStartCell, constants, features, head_norm, heads_of, silu, unit
 from nmt.rnn.functions import axes, exp, flat, maximum, relu, sigmoid, softplus, split, sqrt, tanh, total
 from nmt.rnn.graph import Value
 
 Decay = Literal["none", "constant", "head", "key", "tied"]
 
 
-class LinearAttentionCell(Cell):
+class LinearAttentionCell(ZeroStartCell):
     """q, k, v = x W_qkv by heads,  S_t = a * S_prev + k v^T,  y = norm(q^T S_t) * silu(x W_g),  output y W_o.
 
     One cell for a family that differs in what the matrix forgets: nothing (Katharopoulos et al. 2020), a constant share
@@ -82,9 +82,6 @@ class LinearAttentionCell(Cell):
         matrix = Axes(h=self.heads, k=self.key_size, v=self.value_size)
         return {"S": matrix} | ShortConvolution(self.window, 2 * self._keys + self.hidden_size).states()
 
-    def starts(self) -> tuple[str, ...]:
-        return ()
-
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         h, K, V, past = self.heads, self.key_size, self.value_size, State()
         u = x @ p.W_qkv
@@ -124,7 +121,7 @@ def _positive(x: Value) -> Value:
     return exp(-relu(-x)) + relu(x)
 
 
-class S6Cell(Cell):
+class S6Cell(ZeroStartCell):
     """S6 (Gu and Dao 2023, Mamba, algorithm 2), with `size` numbers n for each unit d:
 
     [B, C, r] = x W_bcr,  D = softplus(r W_dt + b_dt),
@@ -155,9 +152,6 @@ class S6Cell(Cell):
     def states(self) -> dict[str, int]:
         return {"h": Axes(n=self.size, d=self.hidden_size)}
 
-    def starts(self) -> tuple[str, ...]:
-        return ()
-
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         N, H = self.size, self.hidden_size
         bcr = x @ p.W_bcr
@@ -167,7 +161,7 @@ class S6Cell(Cell):
         return flat(total(h * C, "n")) + p.skip * x, State(h=h)
 
 
-class MLSTMCell(Cell):
+class MLSTMCell(ZeroStartCell):
     """A matrix memory with exponential gates (Beck et al. 2024, xLSTM, section 2.3), equations 19 to 27 by heads, with
     k divided by sqrt(key_size):
 
@@ -203,9 +197,6 @@ class MLSTMCell(Cell):
         h, K, V = self.heads, self.key_size, self.value_size
         return {"C": Axes(h=h, k=K, v=V), "n": Axes(h=h, k=K), "m": Axes(h=h)}
 
-    def starts(self) -> tuple[str, ...]:
-        return ()
-
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         h, K, V = self.heads, self.key_size, self.value_size
         q, k = (axes(one, h=h, k=K) for one in split(x @ p.W_qk, 2))
@@ -224,7 +215,7 @@ class MLSTMCell(Cell):
 _MIXED = ("r", "w", "k", "v", "a", "g")
 
 
-class RWKV7Cell(Cell):
+class RWKV7Cell(ZeroStartCell):
     """The time mixing of RWKV-7 (Peng et al. 2025, RWKV-7 "Goose" with Expressive Dynamic State Evolution, section 4):
 
     each of r, w, k, v, a, g reads x + mu * (x_prev - x) with a mu of its own (equation 3), then by heads
@@ -257,9 +248,6 @@ class RWKV7Cell(Cell):
     def states(self) -> dict[str, int]:
         size = self.hidden_size // self.heads
         return {"S": Axes(h=self.heads, k=size, v=size), "x": self.input_size}
-
-    def starts(self) -> tuple[str, ...]:
-        return ()
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         h, n = self.heads, self.hidden_size // self.heads

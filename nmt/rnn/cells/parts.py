@@ -31,6 +31,13 @@ class EqualCell(Cell):
         return dict.fromkeys(self._memory, self.hidden_size)
 
 
+class ZeroStartCell(Cell):
+    """A base of cells whose states always start at zero."""
+
+    def starts(self) -> tuple[str, ...]:
+        return ()
+
+
 def clip(x: Value, limit: float | None) -> Value:
     """Return x limited to [-limit, limit]; None leaves it unchanged."""
     return x if limit is None else -maximum(-maximum(x, -limit), -limit)

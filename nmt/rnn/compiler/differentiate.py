@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nmt.rnn.graph import Graph, Value, topological
+from nmt.rnn.graph import Graph, Value, derived, topological
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,7 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
     parameter, or arithmetic on parameters) keeps one row per sentence until its leaf is reached, where the sink sums
     them."""
     order = topological([o for o, _ in outputs])
-    active = set(wanted)
-    for v in order:
-        if any(a.id in active for a in v.args):
-            active.add(v.id)
+    active = derived(order, lambda v: v.id in wanted)
     gradients: dict[int, Value] = {}
     pieces: dict[int, dict[tuple[int, int], Value]] = {}
     sinks: list[Sink] = []

@@ -24,7 +24,7 @@ from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.phases import Phase, assign_phases, hoist
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, StoredValue
 from nmt.rnn.compiler.trace import Trace
-from nmt.rnn.graph import Value, topological
+from nmt.rnn.graph import Value, reached, topological
 from nmt.rnn.named_axes import attribute
 from nmt.rnn.ops import OpKind
 
@@ -296,12 +296,8 @@ def backward_roots(
 def _terms(v: Value) -> list[Value]:
     """Return the terms of a sum; each may be computed at another time, and memory accumulates them. A sum within it
     that is added more than once remains one term."""
-    times, pending = Counter[int](), [v]
-    while pending:
-        one = pending.pop()
-        if one.op == "add":
-            pending += [a for a in set(one.args) if not times[a.id]]
-            times.update(a.id for a in one.args)
+    sums = [one for one in reached([v], lambda one: one.op == "add").values() if one.op == "add"]
+    times = Counter(a.id for one in sums for a in one.args)
 
     def divided(one: Value) -> list[Value]:
         return [t for a in one.args for t in divided(a)] if one.op == "add" and times[one.id] <= 1 else [one]

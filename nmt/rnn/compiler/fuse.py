@@ -15,7 +15,7 @@ from dataclasses import replace
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import Numbered
 from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork, StoredValue
-from nmt.rnn.graph import Value
+from nmt.rnn.graph import Value, reached
 from nmt.rnn.named_axes import Dims
 from nmt.rnn.ops import OpKind
 
@@ -198,22 +198,13 @@ class _Builder:
     def _outlive(self, level: int) -> None:
         """Move values from scratch of one row to memory of all rows where they are needed longer. These are read by
         products, which take all rows at once, or by this level after the level that computed them."""
-        pending = [v for e in self.entries[level] for v in self._operands(e)]
+        operands = [v for e in self.entries[level] for v in self._operands(e)]
         for product in self.products[level]:
             base, _ = product.x.span
             self._promote(base)
-        seen: set[int] = set()
-        while pending:
-            v = pending.pop()
-            if v.id in seen:
-                continue
-            seen.add(v.id)
-            if v.id in self.outside or v.kind is OpKind.LEAF or self.roots.get(v.id) == level:
-                continue
-            if v.id in self.roots:
+        for v in reached(operands, self._is_inlined).values():
+            if self.roots.get(v.id, level) != level:
                 self._promote(v)
-            else:
-                pending.extend(v.args)
 
     def _promote(self, v: Value) -> None:
         old = self.places.get(v.id)
@@ -249,6 +240,10 @@ class _Builder:
         while shared := self._shared(level, self._stages(level)):
             for v in shared:
                 self._require(v, _row_scratch(v))
+
+    def _is_inlined(self, v: Value) -> bool:
+        """Return whether a value is computed where it is used, not read from memory."""
+        return v.id not in self.outside and v.kind is not OpKind.LEAF and v.id not in self.roots
 
     def _operands(self, entry: StoredValue) -> list[Value]:
         """Return the values an entry reads first: its value's arguments, or the value itself if it is in memory."""
@@ -318,16 +313,8 @@ class _Builder:
         values: dict[int, Value] = {}
         for entry in self.entries[level]:
             mine = self._space(entry)
-            pending, seen = self._operands(entry), set[int]()
-            while pending:
-                v = pending.pop()
-                if v.id in seen:
-                    continue
-                seen.add(v.id)
-                if v.id in self.outside or v.kind in (OpKind.LEAF, OpKind.PRODUCT) or v.id in self.roots:
-                    continue
-                if v.rule.expensive and not is_wide(v):
+            for v in reached(self._operands(entry), self._is_inlined).values():
+                if self._is_inlined(v) and v.rule.expensive and not is_wide(v):
                     users[v.id].add((stages[id(entry)], mine))
                     values[v.id] = v
-                pending.extend(v.args)
         return [values[i] for i in sorted(users) if len(users[i]) > 1]

@@ -18,7 +18,7 @@ from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, StoredValue, memory_read, with_places
 from nmt.rnn.compiler.trace import Trace
-from nmt.rnn.graph import Value
+from nmt.rnn.graph import Value, reached
 from nmt.rnn.ops import OpKind
 
 _STORED = PlaceKind.SEQUENCE, PlaceKind.AFTER
@@ -230,18 +230,9 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
             else:  # what is computed again has a place from then on
                 values = [e.value for nest in step.nests for e in nest.entries]
                 pending += [a for v in values for a in v.args] if program is one.again else values
-    names: set[str] = set()
-    seen: set[int] = set()
-    while pending:
-        v = pending.pop()
-        if v.id in seen:
-            continue
-        seen.add(v.id)
-        if v.id in before:
-            names.add(before[v.id].name)
-        if v.id not in before or v.is_view:  # a view may be read from its whole
-            pending.extend(v.args)
-    return names
+    # A view may be read from its whole.
+    read = reached(pending, lambda v: v.id not in before or v.is_view)
+    return {before[i].name for i in read if i in before}
 
 
 def with_operands(plan: Plan) -> Plan:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 
-from nmt.rnn.graph import Value
+from nmt.rnn.graph import Value, reached
 from nmt.rnn.named_axes import Dims
 
 
@@ -138,17 +138,10 @@ def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
 def memory_read(values: Iterable[Value], places: Mapping[int, Place]) -> Iterator[tuple[Value, Value, int]]:
     """Yield what is read from memory to compute values, once each: with the value in whose memory it lies, and its
     first column there (see `memory_of`). A value in no memory is computed from its arguments."""
-    pending, seen = list(values), set[int]()
-    while pending:
-        v = pending.pop()
-        if v.id in seen:
-            continue
-        seen.add(v.id)
+    for v in reached(values, lambda v: memory_of(v, places)[0].id not in places).values():
         base, start = memory_of(v, places)
         if base.id in places:
             yield v, base, start
-        else:
-            pending += v.args
 
 
 def with_places(program: Program, move: Callable[[Place], Place]) -> Program:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.compiler.trace import Trace, cut_out, small_step
-from nmt.rnn.graph import Value, topological
+from nmt.rnn.graph import Value, derived, topological
 from nmt.rnn.ops import OpKind
 
 
@@ -78,13 +78,11 @@ def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
     all. So no product of the step itself reads a shared value: a product reads rows in order, not by an index. For a
     view the whole is returned: a product's result in memory need not be copied in pieces."""
     sources: dict[int, set[str]] = {}
-    multiplied: set[int] = set()
-    found: dict[int, tuple[Value, str]] = {}
-    for v in topological(roots):
+    order, found = topological(roots), dict[int, tuple[Value, str]]()
+    multiplied = derived(order, lambda v: v.kind is OpKind.PRODUCT)
+    for v in order:
         own = {v.op} if v.op in ("input", "state", "captured") else set[str]()
         sources[v.id] = own.union(*(sources[a.id] for a in v.args))
-        if v.kind is OpKind.PRODUCT or any(a.id in multiplied for a in v.args):
-            multiplied.add(v.id)
         for a in v.args:
             alone = sources[a.id]
             if a.id in multiplied and len(alone) == 1 and alone != sources[v.id] and "captured" not in alone:

@@ -20,7 +20,7 @@ from typing import Any
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered, output
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, check_is_cell, dims_of
-from nmt.rnn.graph import Graph, Value, topological
+from nmt.rnn.graph import Graph, Value, derived, topological
 from nmt.rnn.named_axes import shown as axes_shown
 from nmt.rnn.ops import OpKind
 from nmt.rnn.own_code import own_code, place_of, shown
@@ -171,13 +171,8 @@ def _cut_invariants(whole: Trace) -> Trace:
     value changing over time reads, or that are outputs."""
     roots = [*whole.outputs.values(), *whole.new.values()]
     order = topological(roots)
-    moving: set[int] = set()
-    given: set[int] = set()  # values that depend on a constant array
-    for v in order:
-        if v.op in ("input", "state") or any(a.id in moving for a in v.args):
-            moving.add(v.id)
-        if v.op == "captured" or any(a.id in given for a in v.args):
-            given.add(v.id)
+    moving = derived(order, lambda v: v.op in ("input", "state"))
+    given = derived(order, lambda v: v.op == "captured")  # values that depend on a constant array
     read = [a for v in order if v.id in moving for a in v.args]
     # Of a view of a captured array nothing has to be computed.
     still = (v for v in [*read, *roots] if v.id in given - moving and v.span[0].kind is not OpKind.LEAF)

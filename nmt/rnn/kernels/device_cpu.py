@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.device_operations import CandidateLists, ElementRule, OutputLayer, ProcessorOperations
+from nmt.rnn.arrays.device_operations import ElementRule, OutputLayer
 from nmt.rnn.arrays.weights import Quantised
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Device, Executable, T
@@ -22,16 +22,12 @@ from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import host, in_one_call, run_parallel
 
 
-class CPUDevice(Device, ProcessorOperations):
+class CPUDevice(Device):
     """A device whose arrays are NumPy arrays; host memory and device memory are the same."""
 
     name = "cpu"
     xp = np
     is_cpu = True
-
-    @property
-    def processor(self) -> ProcessorOperations:
-        return self
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array
@@ -124,11 +120,6 @@ class CPUDevice(Device, ProcessorOperations):
 
         return output_loss(*args)
 
-    def each_logits(self, *args: Any) -> None:
-        from nmt.rnn.kernels.model.output import each_logits
-
-        each_logits(*args)
-
     def best_tokens(self, outputs: Any, layer: OutputLayer, first: int, places: int, threads: int, *_: Any) -> Any:
         from nmt.rnn.kernels.products.packing import packed_output
         from nmt.rnn.kernels.search.best_tokens import best_tokens
@@ -140,23 +131,6 @@ class CPUDevice(Device, ProcessorOperations):
         from nmt.rnn.kernels.search.best_tokens import log_probs
 
         return log_probs(outputs, packed_output(layer, threads), layer.weights[layer.bias], threads)
-
-    def best_candidates(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> Any:
-        from nmt.rnn.kernels.products.packing import packed_output
-        from nmt.rnn.kernels.search.candidates import best_candidates
-
-        return best_candidates(outputs, packed_output(layer, sizes[-1]), lists, *sizes)
-
-    def candidate_log_probs(self, outputs: Any, layer: OutputLayer, lists: CandidateLists, *sizes: int) -> np.ndarray:
-        from nmt.rnn.kernels.products.packing import packed_output
-        from nmt.rnn.kernels.search.candidates import candidate_log_probs
-
-        return candidate_log_probs(outputs, packed_output(layer, sizes[-1]), lists, *sizes)
-
-    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        from nmt.rnn.kernels.model.output import chunk_rows
-
-        return chunk_rows(packed)
 
     def square_norm(self, gradients: Sequence[np.ndarray], threads: int) -> float:
         total = 0.0

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict, get_args
 import numpy as np
 
 from nmt.errors import NMTError, NMTWarning, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, flags, float_type, is_like, lengths_of, share, shown, whole_number
+from nmt.rnn.arguments import MOST_THREADS, expect, flags, float_type, is_like, lengths_of, share, shown, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
 from nmt.rnn.arrays.weights import Weights, initial_array
@@ -130,11 +130,7 @@ Given = States | None
 
 def check_array(where: str, what: str, array: Any, shape: Sequence[Any], dtype: np.dtype, device: Device) -> Array:
     """Return the array, contiguous. A letter in `shape` stands for any size. Raises ShapeError."""
-    kind = device.xp.ndarray
-    if not is_like(array, kind, dtype, shape):
-        promise = f"{dtype} [{', '.join(map(str, shape))}]"
-        raise ShapeError(f"{where}: {what} must be {promise}, got {shown(array, kind)}")
-    return device.xp.ascontiguousarray(array)
+    return device.xp.ascontiguousarray(expect(where, what, array, device.xp.ndarray, dtype, shape))
 
 
 class LayerStates:
@@ -200,8 +196,7 @@ class LayerParams:
     def views(self, flat: Array) -> Arrays:
         """Return the pieces, by parameter, of a vector laid out like `flat`. Raises ShapeError."""
         size, xp = sum(math.prod(p.shape) for p in self.shapes.values()), self._device.xp
-        fits = isinstance(flat, xp.ndarray) and flat.shape == (size,) and flat.dtype == self.dtype
-        if not fits or not flat.flags.c_contiguous:
+        if not is_like(flat, xp.ndarray, self.dtype, (size,)) or not flat.flags.c_contiguous:
             got = shown(flat, xp.ndarray)
             raise ShapeError(f"{self._where}: a flat vector must be contiguous {self.dtype} [{size}], got {got}")
         found, start = {}, 0

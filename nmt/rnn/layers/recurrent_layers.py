@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any, Unpack
 
 import numpy as np
 
-from nmt.errors import NMTError
+from nmt.errors import NMTError, most_like
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.device_operations import Array
@@ -112,8 +111,7 @@ class RecurrentLayers(LayerStack):
     def _strange(self, keyword: str) -> str:
         """Return the error about an unknown keyword of the layer's class."""
         known = sorted({*signature(type(self)).parameters, *LayerOptions.__annotations__} - {"options"})
-        close = get_close_matches(keyword, known, n=1)
-        advice = f"; did you mean {close[0]}?" if close else ""
+        advice = f"; did you mean {close}?" if (close := most_like(keyword, known)) else ""
         return f"{type(self).__name__}: keywords must be among {', '.join(known)}, got {keyword}{advice}"
 
     # ------------------------------------------------------------ memory
@@ -162,7 +160,7 @@ class RecurrentLayers(LayerStack):
         xp = self.device.xp
         below = xp.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
         T, B, _ = below.shape
-        first = self._first_states(given, B)
+        first = self._by_state(given, B, "{}x")
         memories = self._begin(reserve)
         kept: list[KeptLayer] = []
         final: list[Arrays] = []
@@ -205,10 +203,10 @@ class RecurrentLayers(LayerStack):
         y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
         return (y, *(states.join([f[name][None] for f in final]) for name, states in self._states.items()))
 
-    def _first_states(self, given: Sequence[Given], B: int) -> dict[str, Sequence[Array]]:
-        """Return the given initial states by state, for each layer and direction [B, n]."""
+    def _by_state(self, given: Sequence[Given], B: int, what: str) -> dict[str, Sequence[Array]]:
+        """Return the given arrays by state, for each layer and direction [B, n]; `what` names them in errors."""
         pairs = zip(self._states.items(), given, strict=True)
-        return {name: states.split(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
+        return {name: s.split(array, B, what.format(name)) for (name, s), array in pairs if array is not None}
 
     def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
         """Return how results differ from the engine's convention where rows end early; None if they do not."""
@@ -230,7 +228,7 @@ class RecurrentLayers(LayerStack):
 
     def _repeat(self, x: Array, given: Sequence[Given]) -> tuple[Any, ...]:
         """Return the results of a short run with fixed weights, without repeating checks and look-ups."""
-        first = self._first_states(given, x.shape[0 if self.batch_first else 1])
+        first = self._by_state(given, x.shape[0 if self.batch_first else 1], "{}x")
         y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, [first.get(name) for name in self.states])
         return (np.ascontiguousarray(y.swapaxes(0, 1)) if self.batch_first else y, *final)
 
@@ -256,11 +254,7 @@ class RecurrentLayers(LayerStack):
         kept = reserve.waiting(f"{self.name}.backward{'_data' if data_only else ''}", self)
         rows = kept.layers[0].tapes[0].rows
         d_below: Array | None = self._check_d_y(d_y, rows.T, rows.B)
-        d_final = {
-            name: states.split(array, rows.B, f"d_{name}y")
-            for (name, states), array in zip(self._states.items(), given, strict=True)
-            if array is not None
-        }
+        d_final = self._by_state(given, rows.B, "d_{}y")
         params = None if data_only else self._targets(into)
         later = data_only and "params" in self.needs
         memories = (reserve.memory, reserve.memory) if data_only else self._idle.take()
@@ -303,7 +297,7 @@ class RecurrentLayers(LayerStack):
         layer: int,
         kept: KeptPass,
         d_y: Array,
-        d_final: dict[str, list[Array]],
+        d_final: dict[str, Sequence[Array]],
         memory: Workspace,
         params: Arrays | None,
         weights_later: bool,

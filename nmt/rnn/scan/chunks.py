@@ -20,6 +20,7 @@ from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.cell import axes_of
 from nmt.rnn.scan.passes import Gradients, Tape
 from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.scan_setup import by_name
 
 
 @dataclass
@@ -60,7 +61,7 @@ class ChunkedScan:
         scan = self.scan
         T, B, _ = scan.checks.array("x", x, (None, None), scan.cell.input_size).shape
         there = scan.checks.steps_of(lengths, mask, T, B)
-        sequences = scan.checks.by_name("sequences", sequences)
+        sequences = by_name(scan.name, "sequences", sequences)
         y = self._zeros(T, B, scan.cell.output_size)
         result = ChunkedResult(y, {}, {}, {}, np.zeros(B, np.int64), np.zeros(B, bool))
         states = initial

@@ -161,6 +161,11 @@ class ForwardPass:
             y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}
         return Result(shaped(y, setup.cell.output_size), final, None, recorded, rows.lengths, stopped)
 
+    def tape(self, **more: Any) -> Tape:
+        """Return the tape of the run; `more`: the fields of a `Tape` that are not of this pass."""
+        own = ("compiled", "arrays", "constant_arrays", "rows", "weights", "allocate")
+        return Tape(**{name: getattr(self, name) for name in own}, **more)
+
     def output(self) -> np.ndarray:
         """Return y [T, B, n], zero where a row takes no step."""
         rows, device, place = self.rows, self.setup.device, self.plan.outputs["y"]

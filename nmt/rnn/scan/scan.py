@@ -17,7 +17,7 @@ from nmt.rnn.arrays.weights import Weights, check_gradients, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
 from nmt.rnn.scan.passes import BackwardPass, ForwardPass, Gradients, Prepared, Result, Tape, add_present
-from nmt.rnn.scan.scan_setup import ScanSetup, pack_steps
+from nmt.rnn.scan.scan_setup import ScanSetup, by_name, pack_steps
 
 
 class Scan(ScanSetup):
@@ -73,8 +73,8 @@ class Scan(ScanSetup):
         checks = self.checks
         x = checks.array("x", x, (None, None), self.cell.input_size)
         T, B, _ = x.shape
-        others = checks.all_sequences(checks.by_name("sequences", sequences), T, B)
-        captured = checks.by_name("captured arrays", captured)
+        others = checks.all_sequences(by_name(self.name, "sequences", sequences), T, B)
+        captured = by_name(self.name, "captured arrays", captured)
         packing = None
         if mask is not None:
             lengths, packing = pack_steps(checks.steps_of(lengths, mask, T, B), self.device)
@@ -102,8 +102,7 @@ class Scan(ScanSetup):
             result = run.result(packing, final, lasting)
         if training:
             learned = {k: v for k, v in self.cell.learned().items() if k not in initial}
-            arrays = run.arrays, run.constant_arrays
-            result.tape = Tape(compiled, *arrays, run.rows, weights, run.allocate, packing, learned, lasting)
+            result.tape = run.tape(packing=packing, learned=learned, outputs=lasting)
         return result
 
     def prepare(
@@ -150,8 +149,8 @@ class Scan(ScanSetup):
         if not isinstance(tape, Tape):
             got = "None; run it so" if tape is None else type(tape).__name__
             raise NMTError(f"{self.name}.backward: the tape must be of a run with training=True, got {got}")
-        d_final = self.checks.by_name("d_final", d_final, self.states)
-        gradients = self.checks.by_name("gradients", gradients)
+        d_final = by_name(self.name, "d_final", d_final, self.states)
+        gradients = by_name(self.name, "gradients", gradients)
         check_gradients(self.name, self.params, gradients, self.dtype)
         if weights_later:
             tape.compiled = tape.compiled.keeping_operands

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn.arguments import MOST_THREADS, is_like, lengths_of, shown, whole_number
+from nmt.rnn.arguments import MOST_THREADS, expect, lengths_of, shown, whole_number
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, flat
 from nmt.rnn.arrays.weights import QUADS, Weights, check_device, packed_dtype
 from nmt.rnn.arrays.workspace import Allocate
@@ -44,10 +44,7 @@ class ArrayChecks:
     def array(self, what: str, array: Any, lead: Lead, width: int) -> Any:
         """Return `array`, contiguous, with one axis for its features."""
         shape = (*lead, *axes_of(width))
-        kind = self.device.xp.ndarray
-        if not is_like(array, kind, self.dtype, shape):
-            promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}] on {self.device.name}"
-            raise ShapeError(f"{self.name}: {what} must be {promise}, got {shown(array, kind)}")
+        expect(self.name, what, array, self.device.xp.ndarray, self.dtype, shape, f" on {self.device.name}")
         return flat(self.device.contiguous(array), len(lead), width)
 
     def lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
@@ -64,18 +61,7 @@ class ArrayChecks:
         mask = np.array(mask)
         if lengths is not None:
             raise ShapeError(f"{self.name}: lengths must be None with a mask, got both")
-        if mask.shape != (T, B) or mask.dtype != bool:
-            raise ShapeError(f"{self.name}: mask must be bool [{T}, {B}], got {shown(mask)}")
-        return mask
-
-    def by_name(self, what: str, given: Any, known: Mapping[str, Any] | None = None) -> Any:
-        """Return arrays given by name, none where None, after checking that they are among the known names, if any."""
-        given = {} if given is None else given
-        if not isinstance(given, Mapping) or (known is not None and not given.keys() <= known.keys()):
-            promise = "a dict" if known is None else f"a dict with names among {', '.join(known) or 'none'}"
-            got = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
-            raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
-        return given
+        return np.asarray(expect(self.name, "mask", mask, np.ndarray, np.dtype(bool), (T, B)))
 
     def source_steps(self, captured: Mapping[str, Any]) -> int:
         """Return the number of source positions of captured arrays; 1 if none has any."""
@@ -91,6 +77,17 @@ class ArrayChecks:
         """Return the further sequences, checked to be exactly the cell's, with these sizes before the features."""
         check_names(self.name, "sequences", sequences, self.sequences)
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
+
+
+def by_name(where: str, what: str, given: Any, known: Mapping[str, Any] | None = None, advice: str = "") -> Any:
+    """Return arrays given by name, none where None, after checking that they are among the known names, if any; advice:
+    the end of the error."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping) or (known is not None and not given.keys() <= known.keys()):
+        promise = "a dict" if known is None else f"a dict with names among {', '.join(known) or 'none'}"
+        got = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
+        raise ShapeError(f"{where}: {what} must be {promise}, got {got}{advice}")
+    return given
 
 
 def check_names(where: str, what: str, got: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -199,8 +196,9 @@ class Invariants:
 
     def _rows(self, rows: Rows) -> Rows:
         """Return rows of one step, over the real source positions."""
-        ones, bounds = np.ones(rows.B, np.int64), split_rows(rows.source_lengths, self.threads)
-        return Rows(1, rows.B, rows.S, ones, rows.source_lengths, rows.owner, bounds, False, block_rows=rows.block_rows)
+        bounds, sources = split_rows(rows.source_lengths, self.threads), rows.source_lengths
+        more = {"S": rows.S, "source_lengths": sources, "bounds": bounds, "block_rows": rows.block_rows}
+        return Rows.of_one_step(rows.owner, self.threads, **more)
 
 
 @dataclass
@@ -363,7 +361,7 @@ class ScanSetup:
 
     def start(self, weights: Weights, given: Mapping[str, np.ndarray], B: int) -> Arrays:
         """Return the initial states [B, n] by name; those that start at zero are missing. Raises ShapeError."""
-        given = self.checks.by_name("initial states", given, self.states)
+        given = by_name(self.name, "initial states", given, self.states)
         found = {name: given[name] for name in self.states if given.get(name) is not None}
         found = {k: self.checks.array(f"initial {k}", a, (B,), self.states[k]) for k, a in found.items()}
         for name, param in self.cell.learned().items():
@@ -386,6 +384,13 @@ class ScanSetup:
         """Return B rows of at most T steps, divided between threads; options: `Scan.forward`. Raises ShapeError."""
         steps = self.checks.lengths("lengths", lengths, B, T)
         S = self.checks.source_steps(captured or {})
-        sources = self.checks.lengths("source_lengths", source_lengths, B, S), identity(B)
-        bounds, how = split_rows(steps, threads or self.threads), (self.division, self.device.block_rows)
-        return Rows(T, B, S, steps, *sources, bounds, reverse, *how)
+        return Rows(
+            *(T, B, S),
+            lengths=steps,
+            source_lengths=self.checks.lengths("source_lengths", source_lengths, B, S),
+            owner=identity(B),
+            bounds=split_rows(steps, threads or self.threads),
+            reverse=reverse,
+            division=self.division,
+            block_rows=self.device.block_rows,
+        )

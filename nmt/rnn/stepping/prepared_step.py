@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from nmt.rnn.device import Device, Executable
 from nmt.rnn.kernels.loops.run_cpu import Table
 from nmt.rnn.kernels.memory.arrays import identity
 from nmt.rnn.kernels.threads.pool import TaskSequence
-from nmt.rnn.rows import Rows, single_steps
+from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.source_store import Sources
 
@@ -223,15 +223,13 @@ class PreparedStep:
         part = self._parts[kind]
         if part is None:
             raise RuntimeError(f"a step without a part for its {kind} cannot prepare one")
-        ones, bounds = single_steps(count, self.threads)
-        lengths, arrays = ones, dict[str, np.ndarray]()
+        how: dict[str, Any] = {"division": scan.division, "ragged": True}
         if kind == "step":
-            arrays |= self._arrays(count)
-            lengths = self.sources.lengths
+            arrays = self._arrays(count)
+            how |= {"S": self._longest, "source_lengths": self.sources.lengths}
         else:
-            arrays |= dict.fromkeys(part.plan.trace.inputs, _UNKNOWN)
-        longest = self._longest if kind == "step" else 1
-        rows = Rows(1, count, longest, ones, lengths, identity(count), bounds, False, scan.division, ragged=True)
+            arrays = dict.fromkeys(part.plan.trace.inputs, _UNKNOWN)
+        rows = Rows.of_one_step(identity(count), self.threads, **how)
         launches = part.prepare(arrays, self.weights, rows, allocate)
         if len(launches) != 1:
             raise RuntimeError(f"a part of a prepared step must be one function, got {len(launches)}")

@@ -15,7 +15,7 @@ from nmt.rnn.cell import axes_of
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import Executable
 from nmt.rnn.kernels.memory.arrays import identity
-from nmt.rnn.rows import Rows, single_steps, split_rows
+from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.prepared_step import PreparedStep, StepInputs, compile_step
 from nmt.rnn.stepping.source_store import Sources, SourceStore
@@ -146,11 +146,10 @@ class Stepper:
             arrays[stacked] = stack = self._memory((2, R, width), scan.dtype)
             if stacked in compiled.shared.gathered:
                 scan.device.xp.take(states[stacked], index(parent), axis=0, out=stack[0])
-        ones, bounds = single_steps(R, self.threads)
-        starts, lengths, longest = identity(R), ones, 1
+        starts, of_sources = identity(R), dict[str, Any]()
         if sources is not None:
-            starts, lengths, longest = sources.starts, sources.lengths, sources.longest
-        rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
+            starts, of_sources = sources.starts, {"S": sources.longest, "source_lengths": sources.lengths}
+        rows = Rows.of_one_step(starts, self.threads, division=scan.division, ragged=True, **of_sources)
         compiled.step.forward(arrays, self.weights, rows, self._memory)
         return arrays
 
@@ -159,8 +158,7 @@ class Stepper:
         if part is None:
             return {}
         count = len(next(iter(given.values())))
-        ones, bounds = single_steps(count, self.threads)
-        rows = Rows(1, count, 1, ones, ones, identity(count), bounds, False)
+        rows = Rows.of_one_step(identity(count), self.threads)
         arrays: Arrays = {name: given[name][None] for name in part.plan.trace.inputs}
         part.forward(arrays, self.weights, rows, self._memory)
         found: Arrays = {}
@@ -193,9 +191,9 @@ class FixedStepper:
         self._arrays: Arrays = {ArrayKind.CAPTURED.of(k): a for k, a in own.items()}
         scan.invariants(self._compiled, scan.threads).forward(self._arrays, weights, one, Fresh(xp))
         R = N * K
-        ones, owner = np.ones(R, np.int64), np.repeat(np.arange(N), K)
-        bounds = split_rows(ones, scan.threads)
-        self._rows = Rows(1, R, one.S, ones, one.source_lengths, owner, bounds, False, scan.division)
+        owner = np.repeat(np.arange(N), K)
+        more = {"S": one.S, "source_lengths": one.source_lengths, "division": scan.division}
+        self._rows = Rows.of_one_step(owner, scan.threads, **more)
         self.x = xp.zeros((R, D), scan.dtype)
         first = scan.device.index(owner)
         start = scan.start(weights, states, N)

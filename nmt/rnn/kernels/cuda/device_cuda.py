@@ -14,7 +14,7 @@ import numpy as np
 
 from nmt.errors import DeviceError, ShapeError
 from nmt.overriding import override
-from nmt.rnn.arrays.beam_state import BeamChoice, BeamRules, BeamState
+from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.device_operations import Array, OutputGradients, OutputLayer, SearchOperations
 from nmt.rnn.arrays.pass_numbers import PassNumbers, Seed
 from nmt.rnn.arrays.weights import PAIRS, Weights
@@ -317,14 +317,11 @@ class CudaDevice(GPUBase, SearchOperations):
         return found
 
     def beam_step(
-        self, tokens: Any, scores: Any, plain: Any, state: BeamState, choice: BeamChoice, rules: BeamRules | None = None
+        self, tokens: Any, scores: Any, plain: Any, state: BeamState, settings: Any, rules: Any = None
     ) -> None:
-        search.beam_step(self.runtime, tokens, scores, plain, state, choice)
+        search.beam_step(self.runtime, tokens, scores, plain, state, settings)
         if rules is not None:
             choose_tokens.extend_history(self.runtime, rules, state)
-
-    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        return output_loss.chunk_rows(vocab_size, itemsize)
 
     def _matrices(self, layer: OutputLayer, like: Any) -> Matrices:
         return Matrices(self, like.dtype, layer.packed == PAIRS, layer.weights)

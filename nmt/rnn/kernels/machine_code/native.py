@@ -62,21 +62,15 @@ class Native(ABC):
 
     label: str
     """The readable start of its names."""
+    _types: str
+    """A text for the types and options that it is compiled with."""
+    _python_code: str
+    """A text for the imported bytecode, if the source may have changed since (see store.code_name)."""
 
     @property
     @abstractmethod
     def content(self) -> str | None:
         """Return a text for the function, the same in every process (see store.py); None if there is none."""
-
-    @property
-    def _types(self) -> str:
-        """Return a text for the types and options that it is compiled with."""
-        return ""
-
-    @property
-    def _python_code(self) -> str:
-        """Return a text for the imported bytecode, if the source may have changed since (see store.code_name)."""
-        return ""
 
     @abstractmethod
     def compile(self) -> Record:
@@ -158,6 +152,7 @@ class Jitted(Native):
         if by_table:
             self._arity = 3
         self.label = (symbol or function.__name__).removeprefix("nmt_").lstrip("_")
+        self._types = repr((argument_types, result, by_table, sorted(fastmath)))
         if symbol:
             former = _BY_SYMBOL.setdefault(symbol, self).function
             if (former.__module__, former.__qualname__) != (function.__module__, function.__qualname__):
@@ -169,12 +164,8 @@ class Jitted(Native):
         """Return what `content_of` makes of the function."""
         return content_of(self.function)
 
-    @property
-    def _types(self) -> str:
-        return repr((self.argument_types, self.result, self.by_table, sorted(self.fastmath)))
-
-    @property
-    def _python_code(self) -> str:
+    @cached_property
+    def _python_code(self) -> str:  # type: ignore[override]
         return store.python_code(self.function.__code__)
 
     def compile(self) -> Record:

@@ -20,6 +20,8 @@ from nmt.rnn.kernels.machine_code.store import Record
 class GeneratedLoop(Native):
     """A task (part, parts, table) whose source is in the language of loop_code.py."""
 
+    _types = _python_code = ""  # its source says it all
+
     def __init__(self, source: str, name: str) -> None:
         super().__init__(("int64", "int64", "voidptr"))
         self.source, self.label = source, name

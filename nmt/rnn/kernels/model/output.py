@@ -259,7 +259,9 @@ def output_loss(
 def each_logits(
     h: Array, layer: OutputLayer, fill: Callable[[Array, slice], None], gradients: OutputGradients | None, threads: int
 ) -> None:
-    """Do `ProcessorOperations.each_logits`. Raises ShapeError."""
+    """Call `fill` with the logits of a few rows of h [R, H] at a time. `fill` gets logits [n, V] and the slice of their
+    rows; with gradients, it replaces the logits by the derivative of the loss with respect to them. Raises
+    ShapeError."""
     output = _Output(h, layer, np.zeros(len(h), np.int32), gradients, threads).check()
 
     def with_bias(logits: Array, part: slice) -> None:

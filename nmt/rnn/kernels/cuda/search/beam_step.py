@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int32, int64
 
-from nmt.rnn.arrays.beam_state import BeamChoice, BeamState
+from nmt.rnn.arrays.beam_state import BeamSettings, BeamState
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, argument_names, device_function
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
@@ -35,7 +35,7 @@ _wins = device_function(search_rules.wins)
 def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
     """Return a kernel with a warp per sentence that selects the best continuations of its rows together. It treats them
     as `decode.beam.BeamCell` does, by the same rules: ended hypotheses leave, and a sentence that cannot improve any
-    more ends. Arguments are the step's, those of `BeamChoice` and the arrays of `BeamState`, by their names."""
+    more ends. Arguments are the step's, some of `BeamSettings` and the arrays of `BeamState`, by their names."""
     number = NUMBERS[dtype]
     candidates = K * places
 
@@ -176,13 +176,14 @@ TRACE_BACK = GPUKernel(
 )
 
 
-def beam_step(runtime: CupyRuntime, tokens: Any, scores: Any, plain: Any, state: BeamState, choice: BeamChoice) -> None:
+def beam_step(
+    runtime: CupyRuntime, tokens: Any, scores: Any, plain: Any, state: BeamState, settings: BeamSettings
+) -> None:
     """Extend every live hypothesis by one token and keep the best, in place; see `Device.beam_step`."""
     N, T = len(state.live), state.history.shape[1]
     kernel = beam_step_kernel(scores.dtype, len(state.tokens) // N, tokens.shape[1])
-    given: dict[str, Any] = {"found": tokens, "scores": scores, "plain": plain, **vars(choice), "T": T}
-    arrays = state.flat()
-    runtime.launch(kernel, N, *(given[k] if k in given else arrays[k] for k in argument_names(kernel.function)))
+    given = vars(settings) | state.flat() | {"found": tokens, "scores": scores, "plain": plain, "T": T}
+    runtime.launch(kernel, N, *(given[name] for name in argument_names(kernel.function)))
 
 
 def trace_back(runtime: CupyRuntime, state: BeamState) -> Any:

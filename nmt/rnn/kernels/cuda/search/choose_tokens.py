@@ -219,12 +219,12 @@ def choose_tokens(
 ) -> tuple[Any, Any, Any]:
     """Return the best or drawn tokens; see `Device.choose_tokens`."""
     R, V = log_probs.shape
-    kind, (N, width) = log_probs.dtype, (len(state.live), rules.history.shape[-1])
+    kind, N, width, longest = log_probs.dtype, len(state.live), rules.history.shape[-1], rules.prefixes.shape[1]
     K, threads = R // N, row_threads(V)
     scores = allocate((R, V), kind) if rules.reweights else log_probs
     given = rules.history, state.steps, rules.numbers, rules.reals, rules.lists, rules.prefixes
-    fixed = K, V, width, rules.first_token, rules.never, rules.eos, rules.prefixes.shape[1]
-    runtime.launch(rules_kernel(kind, threads), R, log_probs, scores, *given, *fixed)
+    of_search = rules.settings.first_token, rules.settings.never, rules.settings.eos_id
+    runtime.launch(rules_kernel(kind, threads), R, log_probs, scores, *given, K, V, width, *of_search, longest)
     drawing = rules.drawing
     places = places if drawing is None else 1
     tokens, found = allocate((R, places), np.int32), allocate((R, places), kind)
