@@ -195,6 +195,8 @@ def test_a_file_of_a_later_format_is_called_so(tmp_path):
         (tmp_path / "later").write_bytes(save({}, metadata={"nmt": content}))
         with pytest.raises(CheckpointError, match=f"must have checkpoint format 1, got {version}; use the version"):
             map_tensors(tmp_path / "later")
+    (tmp_path / "later").write_bytes(save({}))
+    refused(CheckpointError, "must be a checkpoint .*, got another safetensors file", map_tensors, tmp_path / "later")
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -25,6 +25,7 @@ from nmt.storage.trained_settings import Difference, differences
 from nmt.train.checkpoints.checkpoint import save_average
 from nmt.train.checkpoints.resume import compare_settings
 from tests.cli.test_cli_models import call
+from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.settings import changed, leaves
@@ -235,7 +236,9 @@ def test_parameters_that_do_not_fit_are_named_with_their_shapes(change, words, f
         tensors.pop(name, None)
         if shape is not None:
             tensors[name] = np.zeros(shape, np.float32)
+    before = {name: param.copy() for name, param in model.params.items()}
     assert "None" not in refused(CheckpointError, words, set_params, model, tensors, folder / "best.safetensors")
+    assert_same_bits(model.params, before, "nothing is copied unless everything fits:")
 
 
 def front_matter(text):

@@ -1,22 +1,17 @@
 """Checkpoints: what was saved comes back; what is not whole is refused, and costs nothing."""
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from nmt.errors import CheckpointError
 from nmt.inference.translator import Translator
-from nmt.rnn.devices import cpu
-from nmt.storage.model_folder import PARAMS_PREFIX, numbered_checkpoints, read_checkpoint, set_params
-from nmt.system.files import remove_temporaries, replacing, write_bytes
+from nmt.storage.model_folder import PARAMS_PREFIX, numbered_checkpoints, read_checkpoint
+from nmt.system.files import remove_temporaries, write_bytes
 from nmt.train.checkpoints.checkpoint import (
     average_checkpoints,
     best_checkpoints,
@@ -53,42 +48,6 @@ def test_nothing_lies_beside_it_and_others_may_read_it(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
     mode = (tmp_path / "x.safetensors").stat().st_mode
     assert mode == (tmp_path / "usual").stat().st_mode
-
-
-@pytest.mark.parametrize("keep", [0, 4, 60, -1])
-def test_a_cut_file_is_refused_by_name(tmp_path: Path, keep: int) -> None:
-    path = tmp_path / "x.safetensors"
-    save(path)
-    path.write_bytes(path.read_bytes()[:keep])
-    refused(CheckpointError, r"x\.safetensors: must be", read_whole, path)
-
-
-def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "x.safetensors"
-    save(path)
-    content = bytearray(path.read_bytes())
-    content[-2] ^= 1
-    path.write_bytes(content)
-    refused(CheckpointError, r"x\.safetensors.*other bytes", read_whole, path)
-
-
-def test_files_of_others_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.safetensors"
-    save_file({"a": np.ones(2, "f4")}, path)
-    refused(CheckpointError, "another safetensors file", read_whole, path)
-    save_file({"a": np.ones(2, "f4")}, path, metadata={"nmt": json.dumps({"format_version": 99})})
-    refused(CheckpointError, "checkpoint format 1, got 99", read_whole, path)
-    refused(CheckpointError, "no such file", read_whole, tmp_path / "nothing")
-
-
-def test_parameters_of_another_shape_are_named(tmp_path: Path) -> None:
-    save(tmp_path / "x.safetensors")
-    tensors, _ = read_checkpoint(tmp_path / "x.safetensors", prefix=PARAMS_PREFIX)
-    wanted = {"a": np.zeros(1, "f4"), "b": np.zeros((3, 2), "f4"), "e": np.zeros((0, 2))}
-    model: Any = SimpleNamespace(params=wanted, device=cpu())
-    line = r"must contain b as \[3, 2\].*got \[2, 3\]"
-    refused(CheckpointError, line, set_params, model, tensors, tmp_path / "x.safetensors")
-    assert not wanted["a"].any(), "nothing is copied unless everything fits"
 
 
 @contextlib.contextmanager
@@ -168,12 +127,6 @@ def test_the_mean(folder, tmp_path):
     refused(CheckpointError, "must be a new folder", save_average, folder, paths, tmp_path / "mean")
 
 
-def test_one_checkpoint_is_its_own_mean(folder):
-    (path,) = newest_checkpoints(folder, 1)
-    mean, _ = average_checkpoints([path])
-    assert all((array == mean[name]).all() for name, array in read_checkpoint(path)[0].items())
-
-
 def test_the_best_are_those_of_the_log(folder):
     scores = {event["update"]: event["bleu"] for event in events(folder, "validation")}
     best = updates(best_checkpoints(folder, 2))
@@ -197,17 +150,6 @@ def test_mistakes(folder, tmp_path):
 def test_a_run_that_kept_none_is_told_of_the_two_that_are_there(finished):
     line = "got 0; name those that are there, --checkpoint best --ch"
     refused(CheckpointError, line, newest_checkpoints, finished().folder, 5)
-
-
-def test_a_failed_block_leaves_the_former_file(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_text("old")
-    with pytest.raises(KeyError), replacing(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-        raise KeyError
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_a_link_keeps_its_name_and_gets_a_new_target(tmp_path: Path) -> None:
