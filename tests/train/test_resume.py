@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -22,26 +21,12 @@ from nmt.train.checkpoints.checkpoint import CheckpointManager, read_whole
 from nmt.train.checkpoints.resume import load_saved_run
 from nmt.train.distributed.ranks import SIGNALS
 from nmt.train.run.trainer import Trainer
-from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused
 from tests.train import fake_model
 from tests.train.fake_model import TranslationModel
+from tests.train.resumed import differing
 
 Make = Callable[..., Trainer]
-
-
-def everything(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """All arrays of the last checkpoint, and of its numbers those that time does not touch."""
-    params, optimizer, raw, metadata = read_whole(folder / "last.safetensors")
-    state = {key: value for key, value in metadata["state"].items() if key != "elapsed"}
-    arrays = params | optimizer | {f"raw {name}": array for name, array in raw.items()}
-    return arrays, {**state, **metadata["schedule"], **metadata["optimizer"]}
-
-
-def assert_same(one: Path, two: Path) -> None:
-    (arrays, numbers), (other_arrays, other_numbers) = everything(one), everything(two)
-    assert numbers == other_numbers
-    assert_same_bits(arrays, other_arrays)
 
 
 def log_of(trainer: Trainer) -> str:
@@ -90,7 +75,7 @@ def test_signals_save_and_the_next_run_goes_on(make_trainer, finished, fake, mon
     assert signal.getsignal(number) is former
     trainer = make_trainer(metric="loss", **settings)
     assert trainer.run().signal is None
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkeypatch):
@@ -108,7 +93,7 @@ def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkey
     assert make_trainer(metric="loss").run().update == 16
     trainer = make_trainer(metric="loss")
     trainer.run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
@@ -126,7 +111,7 @@ def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert "resuming from" in errors
-    assert_same(tmp_path / "model", undisturbed)
+    assert not differing(tmp_path / "model", undisturbed)
     assert not list((tmp_path / "model").glob(".*.nmt-tmp")), "leftovers are removed"
 
 
@@ -211,7 +196,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(make_trainer, un
     assert f"resuming from {former}: epoch" in log
     assert read_whole(former).metadata["state"]["update"] == 16, "the damaged one has not taken its place"
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, monkeypatch):
@@ -221,7 +206,7 @@ def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, mon
     for path in trainer.folder.iterdir():
         os.utime(path, (1e9, 1e9))
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_a_full_disk_ends_a_run_that_goes_on_later(make_trainer, undisturbed, monkeypatch):
@@ -239,7 +224,7 @@ def test_a_full_disk_ends_a_run_that_goes_on_later(make_trainer, undisturbed, mo
     refused(CheckpointError, line, make_trainer(metric="loss").run)
     trainer = make_trainer(metric="loss")
     trainer.run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_other_subwords_are_refused(make_trainer: Make) -> None:
@@ -292,7 +277,7 @@ def test_a_run_that_lost_its_last_checkpoint_goes_on_from_the_former(make_traine
     assert (trainer.folder / "former.safetensors").exists()
     (trainer.folder / "last.safetensors").unlink()
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
     assert "former.safetensors" in log_of(trainer)
 
 
@@ -304,7 +289,7 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer
             trainer.run()
     assert (trainer.folder / "best.safetensors").exists() and not (trainer.folder / "last.safetensors").exists()
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
