@@ -132,13 +132,6 @@ def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
     assert "epochs: 2" in (longer.folder / "config.yaml").read_text()
 
 
-def test_time_of_former_runs_counts(make_trainer: Make) -> None:
-    make_trainer(epochs=1).run()
-    result = make_trainer(epochs=4, max_minutes=1e-4).run()
-    assert "minutes" in result.reason
-    assert result.update == make_trainer(epochs=1).run().update
-
-
 @pytest.mark.parametrize(
     ("top", "training", "key"),
     [

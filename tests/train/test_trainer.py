@@ -12,6 +12,7 @@ import pytest
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.inference.translator import Translator
 from nmt.storage.model_folder import read_checkpoint
+from nmt.train.checkpoints.checkpoint import best_checkpoints
 from nmt.train.log.progress import Stopwatch
 from nmt.train.run.trainer import Trainer
 from tests.refusals import refused
@@ -184,8 +185,9 @@ def test_numbered_best_checkpoints(make_trainer: Make) -> None:
     trainer = make_trainer(metric="loss", keep_best_ckpts=2, epochs=6)
     trainer.run()
     best = sorted(events(trainer.folder, "validation"), key=lambda event: event["loss"])[:2]
-    kept = sorted(path.name for path in trainer.folder.glob("best-*"))
-    assert kept == sorted(f"best-{event['update']}.safetensors" for event in best)
+    kept = best_checkpoints(trainer.folder, 2)
+    assert [path.stem for path in kept] == [f"best-{event['update']}" for event in best]
+    assert set(kept) == {*trainer.folder.glob("best-*")}
 
 
 def test_missing_files_are_found_before_subwords_are_trained(make_trainer: Make, tmp_path: Path) -> None:
