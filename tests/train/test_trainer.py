@@ -1,7 +1,6 @@
 """A run from start to end: what it learns, writes, says, and when it stops."""
 
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,25 +22,6 @@ WORSE = {"learning_rate": 10.0, "learning_rate_min": 9.0, "scheduling": "constan
 """With these every validation after the first is worse."""
 
 Make = Callable[..., Trainer]
-
-
-def test_a_run_learns_and_leaves_a_model(make_trainer: Make, tmp_path: Path) -> None:
-    trainer = make_trainer({"data": {"test": str(tmp_path / "test")}})
-    result = trainer.run()
-    assert result.signal is None
-    assert "4 epochs" in result.reason
-    assert result.test_scores["bleu"].score > 99
-    assert result.best_path == trainer.folder / "best.safetensors"
-    names = [f"{name}.safetensors" for name in ("best", "confidence", "former", "last")]
-    names += ["config.yaml", "data_check.json", "joint.spm", "metrics.jsonl", "train.log"]
-    assert sorted(os.listdir(trainer.folder)) == sorted(names)
-    assert Translator.load(trainer.folder).translate(["w1 w2", "", "w3"]) == ["z1 z2", "", "z3"]
-
-
-def test_the_type_of_the_products_is_configured_and_can_be_chosen_again(make_trainer: Make) -> None:
-    folder = make_trainer({"compute_dtype": "bfloat16"}, updates=1).run().best_path.parent
-    seen = [Translator.load(folder, compute_dtype=name).model for name in (None, "float32", "bfloat16")]
-    assert [model.compute_dtype for model in seen] == ["bfloat16", "float32", "bfloat16"]  # type: ignore[attr-defined]
 
 
 LOGGED = {"logging_freq": 1, "metric": "loss", "print_valid_sents": (1,)}
@@ -172,13 +152,6 @@ def test_what_was_good_before_stays(make_trainer: Make) -> None:
         make_trainer(updates=40, learning_rate=1000.0, clip_grad_norm=None).run()
     assert good.best_path.read_bytes() == before
     assert make_trainer(updates=10).run().update == 10
-
-
-def test_separate_subwords(make_trainer: Make) -> None:
-    trainer = make_trainer({"data": {"subwords": {"type": "word", "joint": False}}})
-    trainer.run()
-    assert {"src.spm", "tgt.spm"} <= set(os.listdir(trainer.folder))
-    assert Translator.load(trainer.folder).translate(["w5"]) == ["z5"]
 
 
 def test_numbered_best_checkpoints(make_trainer: Make) -> None:
