@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +54,27 @@ INTERRUPTED += [({"batch_multiplier": 3, "validation_freq": 3}, {call}, signal.S
 INTERRUPTED += [({"cooldown": 0.5}, {13}, signal.SIGINT)]
 
 
+@pytest.fixture
+def signalling(fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lets batches of these numbers send a signal."""
+
+    def let(number: int, calls: Container[int]) -> None:
+        whole, total = fake.loss_and_gradients, itertools.count(1)
+
+        def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
+            if next(total) in calls:
+                signal.raise_signal(number)
+            return whole(self, *args, **options)
+
+        monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
+
+    return let
+
+
 @pytest.mark.parametrize(("settings", "calls", "number"), INTERRUPTED)
-def test_signals_save_and_the_next_run_goes_on(make_trainer, finished, fake, monkeypatch, settings, calls, number):
+def test_signals_save_and_the_next_run_goes_on(make_trainer, finished, signalling, settings, calls, number):
     undisturbed = finished(metric="loss", **settings).folder
-    whole, total = fake.loss_and_gradients, 0
-
-    def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
-        nonlocal total
-        total += 1
-        if total in calls:
-            signal.raise_signal(number)
-        return whole(self, *args, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
+    signalling(number, calls)
     former = signal.getsignal(number)
     for call in sorted(calls):
         result = make_trainer(metric="loss", **settings).run()
@@ -286,15 +294,9 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, fake, monkeypatch, number):
+def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, signalling, number):
     """As a script's jobs in the background ignore Ctrl-C."""
-    whole = fake.loss_and_gradients
-
-    def interrupting(self: Any, *arguments: Any, **options: Any) -> Any:
-        signal.raise_signal(number)
-        return whole(self, *arguments, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", interrupting)
+    signalling(number, range(1, 1000))
     former = signal.signal(number, signal.SIG_IGN)
     try:
         assert make_trainer().run().signal is None
@@ -313,8 +315,9 @@ def test_a_resumed_run_validates_the_same_pairs(make_trainer: Make) -> None:
 
 
 def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Path) -> None:
-    folder = make_trainer(epochs=1).folder
-    make_trainer(epochs=1).run()
+    trainer = make_trainer({"data": {"train": [{"path": str(tmp_path / "train")}]}}, epochs=1)
+    folder = trainer.folder
+    trainer.run()
     fake_model.write_corpus(tmp_path, "other", 200, seed=9)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"}
     message = refused(CheckpointError, "", make_trainer({"data": {"train": str(tmp_path / "other")}}, epochs=2).run)
@@ -323,13 +326,9 @@ def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Pa
     assert "choose another model_dir" in message
     assert f"training.load_model={folder}" in message
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"} == before
-
-
-def test_a_list_of_texts_is_named_by_its_paths(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer({"data": {"train": [{"path": str(tmp_path / "train")}]}}, epochs=1).run()
-    both = [{"path": str(tmp_path / "train")}, {"path": str(tmp_path / "test"), "weight": 2}]
-    with pytest.raises(CheckpointError, match=f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"):
-        make_trainer({"data": {"train": both}}, epochs=2).run()
+    both = [{"path": str(tmp_path / name)} for name in ("train", "test")]  # a list is named by its paths
+    line = f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"
+    refused(CheckpointError, line, make_trainer({"data": {"train": both}}, epochs=2).run)
 
 
 def test_a_text_that_changed_in_its_place_is_another_text(make_trainer: Make, tmp_path: Path) -> None:
