@@ -6,13 +6,9 @@ import pytest
 from tests.oracle import beam, compare, gradients
 
 
-def bigram(rng, size):
-    """A random table of log p(next | last)."""
-    return np.stack([compare.log_softmax(row) for row in rng.normal(size=(size, size)) * 2.0])
-
-
 def test_brute_force_finds_everything_and_sums_to_one():
-    eos, table = 0, bigram(np.random.default_rng(5), 4)
+    logits = np.random.default_rng(5).normal(size=(4, 4)) * 2.0
+    eos, table = 0, np.stack([compare.log_softmax(row) for row in logits])  # log p(next | last)
 
     def log_probs(prefix):
         return table[prefix[-1] if prefix else eos]

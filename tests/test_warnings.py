@@ -48,11 +48,6 @@ def broken(folder, tmp_path_factory):
     return other
 
 
-def all_words(folder):
-    """Every subword but the special ones, as a rule to forbid it."""
-    return [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]
-
-
 def copied(path: Path) -> Path:
     """Return a copy: no text is a translation of itself."""
     return Path(shutil.copy(path, path.with_name(f"{path.name}-copy")))
@@ -123,7 +118,7 @@ def test_characters_that_the_model_does_not_know(folder, tmp_path):
 
 
 def test_nothing_can_be_said(folder, monkeypatch):
-    words = all_words(folder)
+    words = [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]  # each but the special one
     monkeypatch.setattr(Translator, "_ids_of_constraints", lambda *given: {"forbidden": words})
     (found,) = Translator.load(folder).translate_nbest(["kara losu"], constraints=Constraints(forbidden=["x"]))
     assert [(one.text, one.warnings) for one in found] == [("", (translation.UNSAYABLE,))]

@@ -142,10 +142,6 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
     assert not Path("/dev/null").is_file()
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    refused(IsADirectoryError, "", write_bytes, tmp_path, b"x")
-
-
 def test_only_our_temporaries_are_removed(tmp_path: Path) -> None:
     for name in (".last.safetensors.12.nmt-tmp", ".hidden", "last.safetensors", "x.nmt-tmp"):
         (tmp_path / name).touch()

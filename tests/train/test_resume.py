@@ -145,6 +145,7 @@ def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
     [
         ({"model": {"encoder": {"num_layers": 3}}}, {}, "model.encoder.num_layers must stay 1"),
         ({}, {"optimizer": "sgd"}, "training.optimizer must stay adam"),
+        ({}, {"freeze": ["bias"]}, r"training.freeze must stay \[\]"),
         ({"data": {"src": {"lang": "xx", "lowercase": True}}}, {}, r"data.src.lowercase must stay false"),
     ],
 )

@@ -186,14 +186,6 @@ def test_model_dir_that_is_a_file(make_trainer: Make) -> None:
     refused(CheckpointError, "model_dir must be a folder", trainer.run)
 
 
-def test_lowercase_references(make_trainer: Make, tmp_path: Path) -> None:
-    trainer = make_trainer({"data": {"tgt": {"lang": "yy", "lowercase": True}}}, epochs=2)
-    for prefix in ("train", "dev"):
-        path = tmp_path / f"{prefix}.yy"
-        path.write_text(path.read_text().upper())
-    assert trainer.run().best_scores["bleu"] > 90
-
-
 def test_two_runs_do_not_share_a_folder(make_trainer, fake, monkeypatch):
     pytest.importorskip("fcntl", reason="this system has no file locks")
     outer, inner = make_trainer(epochs=1), make_trainer(epochs=1)
