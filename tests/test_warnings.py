@@ -118,7 +118,7 @@ def test_characters_that_the_model_does_not_know(folder, tmp_path):
 
 
 def test_nothing_can_be_said(folder, monkeypatch):
-    words = [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]  # each but the special one
+    words = [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]  # each but the first
     monkeypatch.setattr(Translator, "_ids_of_constraints", lambda *given: {"forbidden": words})
     (found,) = Translator.load(folder).translate_nbest(["kara losu"], constraints=Constraints(forbidden=["x"]))
     assert [(one.text, one.warnings) for one in found] == [("", (translation.UNSAYABLE,))]

@@ -304,7 +304,10 @@ def zoneout(step, rates):
 def run(step, p, x, initial, lengths, *, reverse=False):
     """x [T, B, D], states [B, n] by name -> y [T, B, n], final states; y is zero beyond each row's length."""
     there = np.arange(len(x))[:, None] < (np.full(x.shape[1], len(x)) if lengths is None else np.asarray(lengths))
-    whole = lambda p, now, s: (*step(p, now["x"], s), {})  # noqa: E731
+
+    def whole(p, now, s):
+        return *step(p, now["x"], s), {}
+
     found = interface.run(whole, p, {"x": x}, initial, there, captured={}, reverse=reverse)
     return found.get("y"), {name: found[f"final {name}"] for name in initial}
 
