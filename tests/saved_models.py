@@ -10,14 +10,7 @@ from nmt.data.calibration import calibrated, learn_known
 from nmt.data.corpora.readers import TokenRows
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.special_tokens import EOS_ID
-from nmt.storage.model_folder import (
-    BEST_NAME,
-    CONFIDENCE_NAME,
-    build_model,
-    save_calibration,
-    save_subwords,
-    subwords_digest,
-)
+from nmt.storage import model_folder
 from nmt.storage.saved_model import load_saved_model
 from nmt.train.checkpoints.checkpoint import save_checkpoint
 from tests.settings import texts_in
@@ -63,21 +56,21 @@ def calibrate(folder: Path) -> None:
     known = learn_known(saved.src_subwords, TokenRows.from_lists(read))
     found = calibrated(known, said, -np.arange(60.0), [len(row) for row in said], np.arange(60.0, 0, -1), 30.0)
     assert found is not None
-    digest = subwords_digest(saved.src_subwords, saved.tgt_subwords)
-    save_calibration(folder / CONFIDENCE_NAME, found, {"subwords": digest})
+    digest = model_folder.subwords_digest(saved.src_subwords, saved.tgt_subwords)
+    model_folder.save_calibration(folder / model_folder.CONFIDENCE_NAME, found, {"subwords": digest})
 
 
 def write_model(folder: Path, config: Config, src: Subwords, tgt: Subwords, seed: int) -> Path:
     """Write settings, subwords and a checkpoint."""
     (folder / "config.yaml").write_text(dump_config(config), "utf-8")
-    save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
+    model_folder.save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
     save_checkpoint(
-        folder / BEST_NAME,
+        folder / model_folder.BEST_NAME,
         params=random_params(config, src, tgt, seed),
         optimizer={},
         metadata={
             "state": {"update": 8, "best_update": 8, "best_scores": {"bleu": 1.5}},
-            "subwords": subwords_digest(src, tgt),
+            "subwords": model_folder.subwords_digest(src, tgt),
             "config": config.to_dict(),
         },
     )
@@ -86,7 +79,7 @@ def write_model(folder: Path, config: Config, src: Subwords, tgt: Subwords, seed
 
 def random_params(config, src, tgt, seed):
     """Parameters that decide something, and translations that end."""
-    model = build_model(config, src.vocab_size, tgt.vocab_size)
+    model = model_folder.build_model(config, src.vocab_size, tgt.vocab_size)
     rng = np.random.default_rng(seed)
     params = {name: rng.normal(0.0, 0.6, p.shape).astype(np.float32) for name, p in sorted(model.params.items())}
     params["output.b"][EOS_ID] += 2.5

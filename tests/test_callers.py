@@ -2,7 +2,6 @@
 
 import threading
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -211,18 +210,3 @@ def test_after_an_interruption_the_next_call_is_right(interrupts, name):
 
 def test_children_forked_after_use_find_what_their_parent_did(interrupts):
     assert all(interrupts.children() for _ in range(2))
-
-
-def test_a_pool_of_processes_that_are_forked(interrupts):
-    expected = interrupts.translator.translate(interrupts.lines)
-    _OF_CHILDREN.append(interrupts.translator)
-    with get_context("fork").Pool(2) as processes:
-        assert processes.map(_translate_in_a_child, interrupts.lines, chunksize=3) == expected
-    _OF_CHILDREN.clear()
-
-
-_OF_CHILDREN = []
-
-
-def _translate_in_a_child(line):
-    return _OF_CHILDREN[0].translate([line])[0]

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite import binding
 
 import nmt
 from docs import python_page
@@ -178,6 +180,25 @@ def page_files(page, folder):
     for name, block in blocks.items():
         (folder / name).write_text(block, "utf-8")
     return set(blocks)
+
+
+STEP = (ROOT / "docs" / "lstm-step.md").read_text("utf-8")
+
+
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64")
+    or f"LLVM {'.'.join(map(str, binding.llvm_version_info))}," not in STEP,
+    reason="the page shows the assembly of one version of LLVM for x86-64 with Linux",
+)
+def test_the_page_of_a_step_shows_what_the_compiler_makes_today():
+    """As `make docs` would write it, in a process that compiles for the page's processor."""
+    code = (
+        "import sys; sys.path.insert(0, 'docs'); import lstm_step\n"
+        "sys.stdout.write(lstm_step.refreshed(lstm_step.PAGE.read_text('utf-8')))"
+    )
+    options = {"cwd": ROOT, "env": {**os.environ, "NMT_CPU": "avx2", "NMT_CPU_UNCHECKED": "1"}}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, **options)
+    assert done.stdout == STEP, "run make docs"
 
 
 def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):

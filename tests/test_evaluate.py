@@ -7,7 +7,6 @@ import pytest
 import nmt
 from nmt.errors import DataError
 from nmt.evaluate import scores as scoring
-from nmt.evaluate.error_rates import edit_distance
 from nmt.evaluate.scores import expected_utilities, reliability, score_translations, sentence_utility
 from nmt.report.page import reliability_svg
 from tests.refusals import refused
@@ -106,17 +105,11 @@ def test_error_rates_by_hand():
     assert scores["wer"].score == pytest.approx(200 / 3)
     assert scores["accuracy"].score == pytest.approx(100 / 3)
     assert scores["per"].score == pytest.approx(100 * (0 + 1 + 1) / (2 + 3 + 3))
+    assert score_translations(["a b c"], ["b"], metrics=("per",))["per"].score == pytest.approx(200)
     assert "nrefs:var" in scores["wer"].signature and "unit:line" in scores["wer"].signature
     lower = score_translations(["B E"], ["b e"], metrics=("wer",), lowercase=True)["wer"]
     assert lower.score == 0 and "case:lc" in lower.signature
     assert score_translations(["B E"], ["b e"], metrics=("wer",))["wer"].score == 100
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "want"), [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
-)
-def test_edit_distance(one, other, want):
-    assert edit_distance(one, other) == want
 
 
 def test_expected_utility_is_the_mean_over_all_candidates():

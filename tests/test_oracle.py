@@ -6,13 +6,9 @@ import pytest
 from tests.oracle import beam, compare, gradients
 
 
-def bigram(rng, size):
-    """A random table of log p(next | last)."""
-    return np.stack([compare.log_softmax(row) for row in rng.normal(size=(size, size)) * 2.0])
-
-
 def test_brute_force_finds_everything_and_sums_to_one():
-    eos, table = 0, bigram(np.random.default_rng(5), 4)
+    logits = np.random.default_rng(5).normal(size=(4, 4)) * 2.0
+    eos, table = 0, np.stack([compare.log_softmax(row) for row in logits])  # log p(next | last)
 
     def log_probs(prefix):
         return table[prefix[-1] if prefix else eos]
@@ -28,14 +24,6 @@ def test_brute_force_finds_everything_and_sums_to_one():
     assert beam.greedy(log_probs, eos=eos, max_length=3).log_prob <= found[0].log_prob
 
 
-def test_length_penalties_by_hand():
-    assert beam.penalised(-6.0, 3, "none") == -6.0
-    assert beam.penalised(-6.0, 3, "average") == -2.0
-    assert beam.penalised(-6.0, 7, 1.0) == pytest.approx(-3.0)
-    assert beam.penalised(-6.0, 7, 0.5) == pytest.approx(-6.0 / np.sqrt(2.0))
-    assert beam.penalised(-6.0, 7, 0.0) == -6.0
-
-
 def test_checker_accepts_right_gradients_and_names_wrong_ones():
     rng = np.random.default_rng(6)
     arrays = {"a": rng.normal(size=(3, 2)), "b": rng.normal(size=2)}
@@ -47,7 +35,6 @@ def test_checker_accepts_right_gradients_and_names_wrong_ones():
     slope = 1 - np.tanh(arrays["a"]) ** 2
     right = {"a": slope * arrays["b"] ** 2, "b": 2 * arrays["b"] * np.tanh(arrays["a"]).sum(axis=0)}
     assert gradients.check(value, arrays, right, rng, elements=3) == []
-    np.testing.assert_allclose(gradients.elementwise(value, arrays["b"]), right["b"], atol=1e-8)
     wrong = {**right, "b": right["b"] * [1.0, 1.001]}
     assert any(line.startswith("b") for line in gradients.check(value, arrays, wrong, rng, elements=3))
     compare.assert_same_bits(before, arrays)

@@ -95,12 +95,6 @@ def test_numbers_stay_in_the_map_and_nothing_becomes_float32(folders):
             assert not any(key[:2] == (name, "restored") for key in model.weights._packed)
 
 
-def test_a_bundle_holds_a_quantised_model(folders):
-    path = folders[1].parent / "model.nmt"
-    save_bundle(path, load_saved_model(folders[1]))
-    assert translations(path) == translations(folders[1])
-
-
 def test_scores_are_those_of_the_loss_and_of_forced_decoding(folders):
     """The output layer's best tokens, its log-probabilities and its loss are one product."""
     translator = Translator.load(folders[1], threads=1)

@@ -16,17 +16,8 @@ from nmt import Translator
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, ConfigError, NMTError, NMTWarning
 from nmt.inference.translation import UNSAYABLE
-from nmt.storage.model_folder import (
-    build_model,
-    checkpoint_names,
-    find_checkpoint,
-    load_subwords,
-    model_files,
-    numbered_checkpoint,
-    save_shortlist,
-    set_params,
-    subwords_digest,
-)
+from nmt.storage import model_folder
+from nmt.storage.model_folder import find_checkpoint, load_subwords, model_files, save_shortlist
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_folder
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.refusals import refused
@@ -41,7 +32,7 @@ def folder(tmp_path_factory):
     saved = load_saved_model(found)
     every = np.arange(saved.tgt_subwords.vocab_size, dtype=np.int32)
     shortlist = Shortlist(np.minimum(np.arange(len(every) + 1), 5) * 3, every[:15], every[4:30], len(every))
-    digest = subwords_digest(saved.src_subwords, saved.tgt_subwords)
+    digest = model_folder.subwords_digest(saved.src_subwords, saved.tgt_subwords)
     save_shortlist(found / "shortlist.safetensors", shortlist, {"subwords": digest})
     calibrate(found)
     return found
@@ -52,13 +43,6 @@ def bundle(folder):
     path = folder.parent / "model.nmt"
     save_bundle(path, load_saved_model(folder))
     return path
-
-
-def test_a_bundle_translates_as_its_folder_does(folder, bundle):
-    lines = sentences(20, seed=5)
-    one, other = Translator.load(folder, threads=1), Translator.load(bundle, threads=1)
-    assert one.translate_nbest(lines, n_best=2) == other.translate_nbest(lines, n_best=2)
-    assert one.translate(lines, shortlist=True) == other.translate(lines, shortlist=True)
 
 
 def test_confidence_goes_with_the_model_and_is_learned_once(folder, bundle, tmp_path):
@@ -252,10 +236,10 @@ def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
 
 def test_parameters_are_copied_unless_a_model_may_have_them(folder):
     saved = load_saved_model(folder)
-    model = build_model(saved.config, saved.src_subwords.vocab_size, saved.tgt_subwords.vocab_size)
+    model = model_folder.build_model(saved.config, saved.src_subwords.vocab_size, saved.tgt_subwords.vocab_size)
     batch = batch_of([([4, 5], [6])])
     before = model.loss(batch, threads=1).nll
-    set_params(model, saved.params, saved.path)
+    model_folder.set_params(model, saved.params, saved.path)
     assert before != model.loss(batch, threads=1).nll == saved.build().loss(batch, threads=1).nll
     for name, param in model.params.items():
         stored = saved.params[f"params/{name}"]
@@ -282,9 +266,9 @@ def test_numbered_checkpoints_are_found_the_newest_first(tmp_path):
     for name in ("best", "best-5", "best-40", "best-x", "best-", "last-7", "last", "other-3"):
         (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "best-6.txt").touch()
-    assert checkpoint_names(tmp_path) == ["best", "last", "best-40", "best-5", "last-7"]
-    assert find_checkpoint(tmp_path, "best-5") == numbered_checkpoint(tmp_path, "best", 5)
-    assert numbered_checkpoint(tmp_path, "best", 5) == tmp_path / "best-5.safetensors"
+    assert model_folder.checkpoint_names(tmp_path) == ["best", "last", "best-40", "best-5", "last-7"]
+    assert find_checkpoint(tmp_path, "best-5") == model_folder.numbered_checkpoint(tmp_path, "best", 5)
+    assert model_folder.numbered_checkpoint(tmp_path, "best", 5) == tmp_path / "best-5.safetensors"
     with pytest.raises(CheckpointError, match="got best, last, best-40, best-5, last-7; name one of these"):
         find_checkpoint(tmp_path, "best-6")
 

@@ -91,16 +91,6 @@ def test_products_are_those_of_the_programs_in_order(name):
         assert found == [(k, s.out.id) for k, p in one.programs.items() for s in p.steps if isinstance(s, Product)]
 
 
-def test_the_lstm_as_everybody_knows_it():
-    lines = [line.split("  ") for line in Report(LSTMCell(3, 4)).text(100).splitlines()]
-    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    rows = {row[0]: row[1:] for row in cells if len(row) > 3}
-    assert rows["v6"][:3] == ["x @ W_x", "[B, 16]", "before"] and rows["v7"][2] == "loop"
-    assert rows["c'"][:3] == ["v31 + v34", "[B, 4]", "loop"] and rows["h'"][0] == "o * v37"
-    assert rows["df"][0] == "dc' * c" and rows["dx"][2] == "after" and rows["dh"][2] == "loop"
-    assert {name for name, row in rows.items() if "kept" in row[-1]} == {"i", "f", "g", "o", "v37"}
-
-
 def test_memory_says_what_is_kept():
     plan = make_plan(trace(LSTMCell(3, 4), training=True), training=True)
     memory = plan.memory

@@ -73,10 +73,6 @@ def test_numbers_of_numpy_are_numbers(translator):
     assert translator.translate_nbest(LINES, n_best=np.int32(2), **theirs) == expected
 
 
-def test_a_name_that_is_no_setting(translator):
-    refused(TypeError, r"got beamsize; did you mean beam_size\?", translator.translate, LINES, beamsize=4)
-
-
 @pytest.mark.parametrize(
     ("given", "fact"),
     [

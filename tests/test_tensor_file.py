@@ -13,14 +13,8 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from nmt.errors import CheckpointError
-from nmt.storage.tensor_file import (
-    MappedFile,
-    map_tensors,
-    mapped_file,
-    read_foreign_tensors,
-    reading_whole,
-    write_tensors,
-)
+from nmt.storage import tensor_file
+from nmt.storage.tensor_file import map_tensors, read_foreign_tensors, write_tensors
 from tests.refusals import refused
 
 RNG = np.random.default_rng(0)
@@ -46,11 +40,11 @@ def path(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be cut short there")
 def test_files_that_are_read_whole_may_be_overwritten(path):
-    with reading_whole():
+    with tensor_file.reading_whole():
         tensors, content = map_tensors(path)
-        assert mapped_file(path) is None
+        assert tensor_file.mapped_file(path) is None
     mapped, _ = map_tensors(path)
-    assert mapped_file(path) is not None, "as before the block"
+    assert tensor_file.mapped_file(path) is not None, "as before the block"
     with path.open("r+b") as file:
         file.truncate(10)  # a map would now kill the process that looks
     assert content["a"] == [1, "é", None]
@@ -68,12 +62,12 @@ def test_a_file_that_grows_while_it_is_read_is_refused(path, monkeypatch):
             return count
 
     monkeypatch.setattr(Path, "open", lambda self, mode: Growing(self, mode))
-    with reading_whole(), pytest.raises(CheckpointError, match="being written"):
+    with tensor_file.reading_whole(), pytest.raises(CheckpointError, match="being written"):
         map_tensors(path)
 
 
 def test_a_mapped_file_that_was_written_into_is_told(path):
-    mapped = MappedFile(path)
+    mapped = tensor_file.MappedFile(path)
     mapped.check_unchanged()
     other = path.with_name("other")
     other.write_bytes(path.read_bytes())
@@ -195,6 +189,8 @@ def test_a_file_of_a_later_format_is_called_so(tmp_path):
         (tmp_path / "later").write_bytes(save({}, metadata={"nmt": content}))
         with pytest.raises(CheckpointError, match=f"must have checkpoint format 1, got {version}; use the version"):
             map_tensors(tmp_path / "later")
+    (tmp_path / "later").write_bytes(save({}))
+    refused(CheckpointError, "must be a checkpoint .*, got another safetensors file", map_tensors, tmp_path / "later")
 
 
 @pytest.mark.parametrize("name", HOSTILE)

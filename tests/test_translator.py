@@ -30,18 +30,6 @@ def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
     return Translator(model, subwords, subwords, config)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 7, 64])
-def test_order_is_kept(translator: Translator, batch_size: int) -> None:
-    sentences = [" ".join(WORDS[: (n * 7) % 11]) for n in range(25)]
-    assert "" in sentences
-    assert translator.translate(sentences, batch_size=batch_size) == sentences
-
-
-def test_nothing_in_nothing_out(translator: Translator) -> None:
-    assert translator.translate([]) == []
-    assert translator.translate(["", "  ", "\t\u2028"]) == ["", "", ""]
-
-
 def test_text_is_cleaned_as_in_training(translator: Translator) -> None:
     assert translator.translate(["  W1\u2003Ｗ２\x00w3 "]) == ["w1 w2 w3"]
 
@@ -51,19 +39,6 @@ def test_a_line_break_is_said_to_be_a_space(translator: Translator, caplog: pyte
     (line,) = caplog.messages
     assert BROKEN in line and "line 1" in line
     assert [BROKEN in one[0].warnings for one in translator.translate_nbest(["w1\r\nw2", " \nw3"])] == [True, False]
-
-
-def test_n_best(translator: Translator) -> None:
-    found = translator.translate_nbest(["w1 w2 w3", ""], n_best=2)
-    assert [[t.text for t in translations] for translations in found] == [["w1 w2 w3", "w1 w2"], [""]]
-    assert found[0][0].score > found[0][1].score
-    assert found[1][0].log_prob == 0
-
-
-def test_one_sentence_gives_one_translation(translator: Translator) -> None:
-    assert translator.translate("w1 w2") == "w1 w2"
-    assert translator.translate("") == ""
-    assert translator.translate(line for line in ("w1", "w2")) == ["w1", "w2"]
 
 
 def test_checkers_of_types_know_which_it_is() -> None:
@@ -124,9 +99,3 @@ def test_the_configured_number_of_translations(translator: Translator) -> None:
     translator.config = translator.config.with_changes({"decoding.n_best": 3})
     assert [len(found) for found in translator.translate_nbest(["w1 w2 w3"])] == [3]
     assert [len(found) for found in translator.translate_nbest(["w1 w2 w3"], n_best=2)] == [2]
-
-
-def test_what_prints_says_what_it_is(translator: Translator) -> None:
-    shown = repr(translator)
-    assert shown.startswith("Translator(xx -> yy, ")
-    assert shown.endswith(", threads=1)")

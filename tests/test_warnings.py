@@ -24,18 +24,9 @@ from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.subwords import VocabularyError
 from nmt.decode import SearchOptions
 from nmt.errors import ConfigError, NMTError, NMTWarning
+from nmt.inference import translation
 from nmt.inference.pipeline import source_ids
-from nmt.inference.translation import (
-    CUT,
-    EMPTY,
-    LENGTHENED,
-    NOT_A_NUMBER,
-    UNFOLLOWED,
-    UNKNOWN,
-    UNSAYABLE,
-    Constraints,
-    length_warnings,
-)
+from nmt.inference.translation import CUT, EMPTY, LENGTHENED, UNFOLLOWED, UNKNOWN, Constraints
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.system.notices import Notices
@@ -55,11 +46,6 @@ def broken(folder, tmp_path_factory):
     tensors["params/output.b"][:] = np.nan
     write_tensors(other / "best.safetensors", tensors, content)
     return other
-
-
-def all_words(folder):
-    """Every subword but the special ones, as a rule to forbid it."""
-    return [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]
 
 
 def copied(path: Path) -> Path:
@@ -102,7 +88,7 @@ def test_the_search_and_the_warning_know_one_most_length(least, ratio, extra):
     for source in ([4] * count for count in range(1, 20)):
         chosen = SearchOptions(min_length=least, max_length_ratio=ratio, max_length_extra=extra)
         limits = [one.limits([source])[0] for one in (chosen, replace(chosen, min_length=0))]
-        assert length_warnings(chosen, source) == ((LENGTHENED,) if limits[0] > limits[1] else ())
+        assert translation.length_warnings(chosen, source) == ((LENGTHENED,) if limits[0] > limits[1] else ())
 
 
 def test_commands_tell_of_a_least_length_that_lines_do_not_allow(folder, tmp_path):
@@ -132,17 +118,17 @@ def test_characters_that_the_model_does_not_know(folder, tmp_path):
 
 
 def test_nothing_can_be_said(folder, monkeypatch):
-    words = all_words(folder)
+    words = [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]  # each but the first
     monkeypatch.setattr(Translator, "_ids_of_constraints", lambda *given: {"forbidden": words})
     (found,) = Translator.load(folder).translate_nbest(["kara losu"], constraints=Constraints(forbidden=["x"]))
-    assert [(one.text, one.warnings) for one in found] == [("", (UNSAYABLE,))]
+    assert [(one.text, one.warnings) for one in found] == [("", (translation.UNSAYABLE,))]
 
 
 def test_scores_that_are_no_numbers(broken):
     translator = Translator.load(broken)
-    assert NOT_A_NUMBER in translator.translate_nbest(["kara losu"])[0][0].warnings
-    assert translator.translate_nbest(["kara losu"], beam_size=1)[0][0].warnings == (UNSAYABLE,)
-    assert NOT_A_NUMBER in translator.score(["kara"], ["losu"])[0].warnings
+    assert translation.NOT_A_NUMBER in translator.translate_nbest(["kara losu"])[0][0].warnings
+    assert translator.translate_nbest(["kara losu"], beam_size=1)[0][0].warnings == (translation.UNSAYABLE,)
+    assert translation.NOT_A_NUMBER in translator.score(["kara"], ["losu"])[0].warnings
 
 
 def test_commands_tell_each_kind_once(folder, broken, tmp_path):
@@ -159,7 +145,7 @@ def test_commands_tell_each_kind_once(folder, broken, tmp_path):
     result = call(score, folder, "--src", tmp_path / "s", "--tgt", copied(tmp_path / "s"))
     assert result.stderr.count("warning: ") == 1 and long in result.stderr
     result = call(score, broken, "--src", tmp_path / "s", "--tgt", copied(tmp_path / "s"), "--output-format", "json")
-    assert f"{NOT_A_NUMBER} (5 lines: 1, 2, 3, 4, 5)" in result.stderr
+    assert f"{translation.NOT_A_NUMBER} (5 lines: 1, 2, 3, 4, 5)" in result.stderr
     assert json.loads(result.stdout.splitlines()[0])["log_prob"] is None
 
 
@@ -238,19 +224,16 @@ def test_a_setting_with_line_breaks_is_one_line(values):
     assert is_one_line(refused(ConfigError, "", Config.from_dict, values))
 
 
-@pytest.mark.parametrize("change", ["seed=>\n  x", "se\ned", "training.a\nb=1", "=\n"])
-def test_a_change_with_line_breaks_is_one_line(tmp_path, change):
-    (tmp_path / "own.yaml").write_text("model_dir: x\n")
-    done = CliRunner().invoke(train, [str(tmp_path / "own.yaml"), "--set", change])
-    assert done.exit_code == 1 and is_one_line(done.stderr)
+WORDS = [(translate, *words) for words in (["--beam-size", "a\nb"], ["--a\nb"], ["--device", "a\nb"], ["a\nb", "c\nd"])]
+WORDS += [(train, "own.yaml", "--set", change) for change in ("seed=>\n  x", "se\ned", "training.a\nb=1", "=\n")]
 
 
-@pytest.mark.parametrize(
-    "options", [["--beam-size", "a\nb"], ["--a\nb"], ["--device", "a\nb"], ["no\nmodel", "no\ntext"]]
-)
-def test_an_option_with_line_breaks_is_one_line(options):
-    done = CliRunner().invoke(translate, options)
-    assert done.exit_code in (1, 2) and is_one_line(done.stderr)
+@pytest.mark.parametrize("words", WORDS)
+def test_words_with_line_breaks_are_told_in_one_line(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text("model_dir: x\n")
+    done = CliRunner().invoke(words[0], words[1:])
+    assert done.exit_code in ((1, 2) if words[0] is translate else (1,)) and is_one_line(done.stderr)
 
 
 def test_a_warning_with_line_breaks_is_one_line(capsys, tmp_path):

@@ -9,7 +9,6 @@ import ctypes
 import inspect
 import os
 import re
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,9 +129,7 @@ def empty(cupy, stream, x):
 def allocator(cupy, stream, x):
     seen = []
     cupy.cuda.set_allocator(lambda size: seen.append(size) or cupy.cuda.MemoryPool().malloc(size))
-    thread = threading.Thread(target=lambda: cupy.empty(3))
-    thread.start()
-    thread.join()
+    at_once(lambda: cupy.empty(3))
     assert seen == [24]
 
 

@@ -247,12 +247,6 @@ def in_another_thread(call):
         return pool.submit(call).result()
 
 
-def foreign(cupy):
-    """A stream of somebody else, in use and left again."""
-    with cupy.cuda.Stream(non_blocking=True):
-        pass
-
-
 @pytest.mark.parametrize("where", ["here", "in a thread"])
 @pytest.mark.parametrize("what", ["a download of what lies apart", "a with that ended", "use"])
 def test_nothing_takes_the_stream_away(runtime, what, where):
@@ -262,7 +256,8 @@ def test_nothing_takes_the_stream_away(runtime, what, where):
     def work():
         x = runtime.upload(np.arange(6, dtype=np.float32).reshape(2, 3))
         if what == "a with that ended":
-            foreign(runtime.packages.cupy)
+            with runtime.packages.cupy.cuda.Stream(non_blocking=True):
+                pass
         elif what == "use":
             runtime.packages.cupy.cuda.Stream(non_blocking=True).use()
         else:

@@ -66,19 +66,6 @@ def test_parameters_side_by_side_take_one_launch(device, kind):
     assert whole.size > sum(p.size for p in given.values())
 
 
-def test_state_moves_to_the_gpu_and_back(device):
-    settings = TrainingConfig(optimizer="adam")
-    params = arrays(0)
-    ours = make_optimizer(settings, params)
-    ours.step(params, arrays(1), 0.01)
-    theirs = make_optimizer(settings, {name: device.upload(p) for name, p in params.items()}, device=device)
-    theirs.load_state_dict(*ours.state_dict())
-    found, numbers = theirs.state_dict()
-    assert numbers == {"steps": 1}
-    for name, array in ours.state_dict()[0].items():
-        np.testing.assert_array_equal(found[name], array)
-
-
 def test_norm_of_all_gradients(device):
     gradients = arrays(0)
     gradients["empty"] = np.zeros(0, np.float32)

@@ -9,7 +9,7 @@ import pytest
 from nmt.rnn.kernels.cuda.persistent import layer, time_loop
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile
 from tests.cuda import recurrent
 from tests.devices import ON_GPU, runtime_with
 
@@ -99,18 +99,6 @@ def test_blocks_take_turns(cell, reverse):
 
 def test_no_steps_and_no_rows():
     check(recurrent.case("lstm", 3, 2, 32, [0, 0]), tiny("lstm", False), False, seed=3)
-
-
-def test_choice_fits_or_is_none():
-    for hidden in (32, 96, 512, 800, 1024, 2048):
-        for gates in (3, 4):
-            for backward in (False, True):
-                tile = choose_tile(hidden, gates, 64, 132, (9, 0), backward=backward, exact=False)
-                if tile is not None:
-                    assert tile.fits((9, 0)) and tile.blocks <= 132 and tile.share * tile.warps == tile.inner
-    assert choose_tile(500, 4, 64, 132, (9, 0), backward=False, exact=False) is None
-    assert choose_tile(8192, 4, 64, 132, (9, 0), backward=False, exact=False) is None
-    assert choose_tile(512, 4, 64, 132, (9, 0), backward=False, exact=False) is not None
 
 
 ANNOUNCE = "                    _announce(flags"

@@ -93,6 +93,8 @@ def test_the_last_register_is_left_where_warps_share_few(gpu_tiles):
 def test_usual_layers_have_a_division_on_an_h100(gates, hidden, batch):
     ways = [choose_tile(hidden, gates, batch, 132, (9, 0), backward=back, exact=False) for back in (False, True)]
     assert all(ways)
+    for odd in (500, 8192):  # no multiple of 8, and more weights than all multiprocessors hold
+        assert choose_tile(odd, gates, batch, 132, (9, 0), backward=False, exact=False) is None
 
 
 def test_weights_lie_in_shared_memory_where_that_was_faster_or_registers_do_not_suffice():

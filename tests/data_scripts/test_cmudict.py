@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from pronunciation_errors import edit_distance, nearest
 
-from tests.data_scripts.test_corpora import SHARED, one_line, run
+from tests.data_scripts.test_corpora import SHARED, one_line, printed, run
 
 
 @pytest.fixture
@@ -24,8 +24,7 @@ def small_copy(tmp_path):
 
 
 def test_first_pronunciations_to_learn_from_and_all_to_be_scored_by(small_copy, tmp_path):
-    answer = run("cmudict.py", "--from", small_copy, "--out", tmp_path / "out")
-    assert (answer.returncode, answer.stderr) == (0, "")
+    printed("cmudict.py", "--from", small_copy, "--out", tmp_path / "out")
     assert (tmp_path / "out/train.phoneme").read_text() == "AH B\nK\n"
     assert (tmp_path / "out/train.grapheme").read_text() == "a b\n' c\n"
     assert not (tmp_path / "out/train.answers").exists()
@@ -44,9 +43,8 @@ def test_a_missing_side_is_one_line(small_copy, tmp_path):
 
 @pytest.mark.skipif(not (SHARED / "cmudict").is_dir(), reason="no shared folder beside the clone")
 def test_cmudict_from_the_shared_copy(tmp_path):
-    answer = run("cmudict.py", "--from", SHARED / "cmudict", "--out", tmp_path)
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "121406 train, 2488 dev, 5026 test" in answer.stdout
+    out = printed("cmudict.py", "--from", SHARED / "cmudict", "--out", tmp_path)
+    assert "121406 train, 2488 dev, 5026 test" in out
     assert "|" not in (tmp_path / "test.phoneme").read_text()
     assert sum("|" in line for line in (tmp_path / "test.answers").read_text().splitlines()) == 331
 

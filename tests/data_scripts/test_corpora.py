@@ -70,9 +70,8 @@ def test_multi30k_from_a_folder(small_copy, tmp_path):
 
 @pytest.mark.skipif(not (SHARED / "multi30k").is_dir(), reason="no shared folder beside the clone")
 def test_multi30k_checksums_are_those_of_the_measured_copy(tmp_path):
-    answer = run("multi30k.py", "--from", SHARED / "multi30k", "--out", tmp_path)
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "29000 train, 1014 dev, 1000 test" in answer.stdout
+    out = printed("multi30k.py", "--from", SHARED / "multi30k", "--out", tmp_path)
+    assert "29000 train, 1014 dev, 1000 test" in out
 
 
 @pytest.mark.skipif(not (SHARED / "eutrans").is_dir(), reason="no shared folder beside the clone")
@@ -365,6 +364,5 @@ def test_sides_of_unequal_length_are_refused(tmp_path):
 
 @pytest.mark.skipif(not (SHARED / "cherokee").is_dir(), reason="no shared folder beside the clone")
 def test_cherokee_from_the_shared_copy(tmp_path):
-    answer = run("low_resource.py", "cherokee", "--from", SHARED / "cherokee", "--out", tmp_path)
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "11639 train, 1000 dev, 256 out_dev" in answer.stdout
+    out = printed("low_resource.py", "cherokee", "--from", SHARED / "cherokee", "--out", tmp_path)
+    assert "11639 train, 1000 dev, 256 out_dev" in out

@@ -15,6 +15,8 @@ from demo_corpus.mixture import KINDS, basic_pairs, draw_pair
 from demo_corpus.numbers import english_cardinal, english_ordinal, german_cardinal, german_ordinal
 from demo_corpus.phrases import EURO, WEEKDAYS, Pair
 
+from tests.data_scripts.test_corpora import one_line, run
+
 SCRIPT = Path(number_words.__file__)
 PARTS = ("train", "dev", "test", "examples")
 
@@ -87,10 +89,8 @@ def test_same_seed_same_files_other_seed_other_files(tmp_path):
 
 @pytest.mark.parametrize("size", ["0", "200001"])
 def test_impossible_size_is_one_line(tmp_path, size):
-    command = [sys.executable, SCRIPT, "--out", tmp_path / "out", "--train-size", size]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 1
-    assert answer.stderr.startswith("number_words.py: --train-size: must be")
+    answer = run(SCRIPT, "--out", tmp_path / "out", "--train-size", size)
+    assert one_line(answer, SCRIPT.name).startswith(f"{SCRIPT.name}: --train-size: must be")
     assert answer.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

@@ -5,8 +5,6 @@ import shutil
 
 import pytest
 
-from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.storage.tensor_file import map_tensors
 from tests.fuzz.imports import KINDS, check_imports
 from tests.fuzz.run import check_inputs, check_models, is_text, line_bytes, make_model, run_translate
 
@@ -44,16 +42,6 @@ def test_a_model_that_lacks_a_file_is_one_line(model, tmp_path):
         (tmp_path / name / name).unlink()
         result = run_translate([str(tmp_path / name)], b"kara\n")
         assert result.exit_code == 1 and result.stderr.count("\n") == 1 and result.stderr.startswith("Error: ")
-
-
-def test_the_model_of_these_tests_has_everything(model):
-    saved = load_saved_model(model)
-    assert saved.shortlist is not None
-    save_bundle(model.parent / "again.nmt", saved)
-    (tensors, content), (again, same) = (map_tensors(path) for path in (model, model.parent / "again.nmt"))
-    assert content == same and {k: a.tobytes() for k, a in tensors.items()} == {
-        k: a.tobytes() for k, a in again.items()
-    }
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,14 +40,6 @@ def element(loss, array, index, step=1e-5):
     return along(loss, {"array": array}, {"array": unit}, step)
 
 
-def elementwise(loss, array, step=1e-5):
-    """The whole gradient of `loss()` in `array`, element by element: for tiny arrays."""
-    gradient = np.zeros(array.shape)
-    for index in np.ndindex(array.shape):
-        gradient[index] = element(loss, array, index, step)
-    return gradient
-
-
 def complex_step(loss_of, arrays, direction, step=1e-40):
     """Derivative of loss_of(arrays) along `direction`, exact to rounding: imag(f(a + i s d)) / s. `loss_of` must be
     analytic code (no abs, no comparison of complex numbers), as the oracles here are."""

@@ -11,7 +11,7 @@ finished sequences, as the paper has it: no states, no delays.
 
 import numpy as np
 
-from tests.oracle import attention
+from tests.oracle import attention, interface
 from tests.oracle.layers import relu, sigmoid
 
 
@@ -303,19 +303,13 @@ def zoneout(step, rates):
 
 def run(step, p, x, initial, lengths, *, reverse=False):
     """x [T, B, D], states [B, n] by name -> y [T, B, n], final states; y is zero beyond each row's length."""
-    T, B, _ = x.shape
-    dtype = np.result_type(x, *p.values(), *initial.values(), np.float64)
-    y, final = None, {name: np.zeros(v.shape, dtype) for name, v in initial.items()}
-    for row in range(B):
-        s = {name: v[row] for name, v in initial.items()}
-        times = range(T if lengths is None else lengths[row])
-        for t in reversed(times) if reverse else times:
-            out, s = step(p, x[t, row], s)
-            y = np.zeros((T, B, len(out)), dtype) if y is None else y
-            y[t, row] = out
-        for name, value in s.items():
-            final[name][row] = value
-    return y, final
+    there = np.arange(len(x))[:, None] < (np.full(x.shape[1], len(x)) if lengths is None else np.asarray(lengths))
+
+    def whole(p, now, s):
+        return *step(p, now["x"], s), {}
+
+    found = interface.run(whole, p, {"x": x}, initial, there, captured={}, reverse=reverse)
+    return found.get("y"), {name: found[f"final {name}"] for name in initial}
 
 
 def silu(a):

@@ -26,13 +26,6 @@ def close(found, expected, what="", tolerance=1e-9):
     compare.assert_close(found, expected, tolerance, what)
 
 
-def all_close(found, expected, tolerance=1e-9):
-    """The same of arrays by name."""
-    assert set(found) == set(expected)
-    for name, array in expected.items():
-        close(found[name], array, name, tolerance)
-
-
 def hold_to_quotients(case):
     """The gradients of a case's run are slopes of the interpreter's loss."""
     cases.hold_to_slopes(case, cases.compiled(case)[1])

@@ -1,4 +1,5 @@
-"""results/engine-rows.md names tests that exist: every row of it has one, or a script that measures it, or a dash."""
+"""Tests that are named exist: by results/engine-rows.md, every row of which has one, or a script that measures it, or a
+dash; and by the table of long tests."""
 
 import ast
 import re
@@ -6,6 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.long import LONG
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "results" / "engine-rows.md").read_text("utf-8")
@@ -19,7 +22,13 @@ UNTESTED = {"R12", "R28", "C26"}
 def functions(path):
     """Return the names of a file's functions."""
     tree = ast.parse((ROOT / "tests" / path).read_text("utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("test", LONG)
+def test_the_table_of_long_tests_names_a_test(test):
+    path, name = test.split("::")
+    assert name in functions(path)
 
 
 def test_every_row_is_there_once_and_in_order():

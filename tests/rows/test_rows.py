@@ -14,24 +14,10 @@ from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.layers.layer_stack import pack, unpack
 from tests.devices import device_at
+from tests.oracle.compare import assert_all_close
 from tests.rnn import scan_cases as cases
-from tests.rows.support import (
-    MIXED,
-    B,
-    ClockCell,
-    D,
-    H,
-    T,
-    all_close,
-    close,
-    count_plans,
-    draw,
-    hold_to_quotients,
-    kept,
-    plan_of,
-    products,
-    swap_cell,
-)
+from tests.rows import support
+from tests.rows.support import MIXED, B, D, H, T, close, draw, kept, products
 
 
 class LeakyCell(Cell):
@@ -71,16 +57,16 @@ def test_a_run_is_one_launch_whatever_the_number_of_steps(cell, monkeypatch):
 
 def test_the_plan_of_a_user_s_cell():
     """Products of inputs leave the loop, gradients of weights are sums over all steps, the cell goes into stacks."""
-    plan = plan_of(LeakyCell(D, H))
+    plan = support.plan_of(LeakyCell(D, H))
     assert [name for name, _ in products(plan.forward.before)] == ["V", "W"]
     assert [name for name, _ in products(plan.forward.loop)] == ["U"]
     assert {sink.sink.name for sink in plan.sinks} == {"U", "V", "W"}
-    hold_to_quotients(cases.draw(StackCell([LeakyCell(D, H), ResidualCell(LeakyCell(H, H))]), "float64", MIXED))
+    support.hold_to_quotients(cases.draw(StackCell([LeakyCell(D, H), ResidualCell(LeakyCell(H, H))]), "float64", MIXED))
 
 
 def test_what_a_plan_is_kept_by(monkeypatch):
     """Whatever changes a program is in the key; batch, lengths and direction are not, as no program depends on them."""
-    made = count_plans(monkeypatch)
+    made = support.count_plans(monkeypatch)
 
     def plans(cell, training=True, **options):
         before = len(made)
@@ -120,7 +106,7 @@ def test_plans_are_kept_and_shared():
 
 def test_a_cell_may_know_the_time():
     """A state that counts; a sequence that comes in two parts goes on counting."""
-    case = cases.draw(ClockCell(4), "float64", MIXED)
+    case = cases.draw(support.ClockCell(4), "float64", MIXED)
     case.initial.pop("t")
     outputs, _, _ = cases.compiled(case)
     h = case.initial["h"].copy()
@@ -147,7 +133,7 @@ def test_a_forward_only_run_has_no_way_back():
 
 def test_gradients_of_references_are_sums_over_time():
     """Of a parameter and of a captured array: the whole run against its steps, one by one, last step first."""
-    case = replace(cases.draw(swap_cell(), "float64"), source_lengths=None)
+    case = replace(cases.draw(support.swap_cell(), "float64"), source_lengths=None)
     _, found, _ = cases.compiled(case)
     scan, weights, states, tapes = Scan(case.cell, dtype="float64", threads=1), Weights(case.params), case.initial, []
     for x in case.x:
@@ -159,7 +145,7 @@ def test_gradients_of_references_are_sums_over_time():
         total, d_states = total + step.captured["outside"], step.initial
     close(found["d_captured outside"], total)
     close(found["d_W"], shares["W"])
-    all_close({k: found[f"d_initial {k}"] for k in d_states}, d_states)
+    assert_all_close({k: found[f"d_initial {k}"] for k in d_states}, d_states)
 
 
 def training_run(**options):

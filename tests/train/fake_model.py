@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from nmt.decode.hypotheses import Hypothesis
+
 WORDS = 20
 
 
@@ -30,18 +32,6 @@ class LossStats:
     loss: float
     tokens: int
     correct: int
-
-
-@dataclass
-class Hypothesis:
-    ids: list[int]
-    log_prob: float
-    score: float
-    finished: bool = True
-
-    @property
-    def length(self) -> int:
-        return len(self.ids) + self.finished
 
 
 class TranslationModel:
@@ -150,7 +140,7 @@ def search(model: TranslationModel, src_ids: list[list[int]], *, options: Any, *
         on_ended(1)
         ids = table[row].argmax(axis=1).tolist()
         ranked = [ids[: max(0, len(ids) - rank)] for rank in range(options.n_best)]
-        found.append([Hypothesis(ids, -1.0 - rank, -0.5 - rank) for rank, ids in enumerate(ranked)])
+        found.append([Hypothesis(ids, -1.0 - rank, -0.5 - rank, True) for rank, ids in enumerate(ranked)])
     return found
 
 

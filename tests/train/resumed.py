@@ -1,4 +1,4 @@
-"""Trains with and without an interruption, and compares all bits of the checkpoints; events of a log."""
+"""Compares all bits of the checkpoints of two runs, one of which may have been interrupted; events of a log."""
 
 import json
 import tempfile
@@ -13,26 +13,27 @@ from nmt.train.run.trainer import Trainer
 def difference(config: Config, updates: int) -> tuple[int, list[str]]:
     """Return the last update, and the names of what differs after a break of `updates` updates that follow as many."""
     with tempfile.TemporaryDirectory() as name:
-        found = []
-        for folder, parts in (("whole", [2 * updates]), ("cut", [updates, updates])):
+        folders = Path(name) / "whole", Path(name) / "cut"
+        for folder, parts in zip(folders, ([2 * updates], [updates, updates]), strict=True):
             data = config.data.model_copy(update={"check": False, "test": None})
-            moved = config.model_copy(update={"model_dir": str(Path(name) / folder), "data": data})
+            moved = config.model_copy(update={"model_dir": str(folder), "data": data})
             for part in parts:
                 done = Trainer(moved, stop_after=part).run().update
-            found.append(read_checkpoint(Path(name) / folder / LAST_NAME))
-    (arrays, content), (others, other_content) = found
-    differing = [key for key in arrays.keys() | others.keys() if _bytes(arrays, key) != _bytes(others, key)]
-    for part in ("state", "schedule", "optimizer", "average", "subwords"):
-        one, other = ({part: value[part]} for value in (content, other_content))
-        for values in (one, other):
-            if part == "state":
-                values[part] = values[part] | {"elapsed": 0}
-        differing += [part] if one != other else []
-    return done, sorted(differing)
+        return done, differing(*folders)
 
 
-def _bytes(arrays: Any, key: str) -> bytes | None:
-    return arrays[key].tobytes() if key in arrays else None
+def differing(one: Path, other: Path) -> list[str]:
+    """Return the names of what differs in the last checkpoints of two runs."""
+    found, expected = everything(one), everything(other)
+    return sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    """Return the arrays of the last checkpoint by their names, and what else it has but for times."""
+    arrays, content = read_checkpoint(folder / LAST_NAME)
+    found = {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
+    parts = {part: content[part] for part in ("state", "schedule", "optimizer", "average", "subwords")}
+    return found | parts | {"state": parts["state"] | {"elapsed": 0}}
 
 
 def events(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:

@@ -1,31 +1,19 @@
 """Checkpoints: what was saved comes back; what is not whole is refused, and costs nothing."""
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from nmt.errors import CheckpointError
 from nmt.inference.translator import Translator
-from nmt.rnn.devices import cpu
-from nmt.storage.model_folder import PARAMS_PREFIX, numbered_checkpoints, read_checkpoint, set_params
-from nmt.system.files import remove_temporaries, replacing, write_bytes
-from nmt.train.checkpoints.checkpoint import (
-    average_checkpoints,
-    best_checkpoints,
-    newest_checkpoints,
-    read_whole,
-    save_average,
-    save_checkpoint,
-)
-from tests.oracle.compare import assert_same_bits
+from nmt.storage.model_folder import numbered_checkpoints, read_checkpoint
+from nmt.system.files import remove_temporaries, write_bytes
+from nmt.train.checkpoints import checkpoint
+from nmt.train.checkpoints.checkpoint import average_checkpoints, newest_checkpoints, save_checkpoint
 from tests.refusals import refused
 from tests.train.resumed import events
 
@@ -37,58 +25,12 @@ def save(path: Path, scale: float = 1.0) -> None:
     save_checkpoint(path, params=params, optimizer={"b/m": params["b"]}, metadata={"state": {"é": 1}})
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    save(tmp_path / "x.safetensors")
-    params, optimizer, _, metadata = read_whole(tmp_path / "x.safetensors")
-    assert_same_bits(params, {PARAMS_PREFIX + name: array for name, array in PARAMS.items()})
-    np.testing.assert_array_equal(optimizer["b/m"], PARAMS["b"])
-    assert metadata["state"] == {"é": 1}
-    only, _ = read_checkpoint(tmp_path / "x.safetensors", prefix=PARAMS_PREFIX)
-    assert sorted(only) == ["params/a", "params/b", "params/e"]
-
-
 def test_nothing_lies_beside_it_and_others_may_read_it(tmp_path: Path) -> None:
     save(tmp_path / "x.safetensors")
     assert os.listdir(tmp_path) == ["x.safetensors"]
     (tmp_path / "usual").touch()
     mode = (tmp_path / "x.safetensors").stat().st_mode
     assert mode == (tmp_path / "usual").stat().st_mode
-
-
-@pytest.mark.parametrize("keep", [0, 4, 60, -1])
-def test_a_cut_file_is_refused_by_name(tmp_path: Path, keep: int) -> None:
-    path = tmp_path / "x.safetensors"
-    save(path)
-    path.write_bytes(path.read_bytes()[:keep])
-    refused(CheckpointError, r"x\.safetensors: must be", read_whole, path)
-
-
-def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "x.safetensors"
-    save(path)
-    content = bytearray(path.read_bytes())
-    content[-2] ^= 1
-    path.write_bytes(content)
-    refused(CheckpointError, r"x\.safetensors.*other bytes", read_whole, path)
-
-
-def test_files_of_others_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.safetensors"
-    save_file({"a": np.ones(2, "f4")}, path)
-    refused(CheckpointError, "another safetensors file", read_whole, path)
-    save_file({"a": np.ones(2, "f4")}, path, metadata={"nmt": json.dumps({"format_version": 99})})
-    refused(CheckpointError, "checkpoint format 1, got 99", read_whole, path)
-    refused(CheckpointError, "no such file", read_whole, tmp_path / "nothing")
-
-
-def test_parameters_of_another_shape_are_named(tmp_path: Path) -> None:
-    save(tmp_path / "x.safetensors")
-    tensors, _ = read_checkpoint(tmp_path / "x.safetensors", prefix=PARAMS_PREFIX)
-    wanted = {"a": np.zeros(1, "f4"), "b": np.zeros((3, 2), "f4"), "e": np.zeros((0, 2))}
-    model: Any = SimpleNamespace(params=wanted, device=cpu())
-    line = r"must contain b as \[3, 2\].*got \[2, 3\]"
-    refused(CheckpointError, line, set_params, model, tensors, tmp_path / "x.safetensors")
-    assert not wanted["a"].any(), "nothing is copied unless everything fits"
 
 
 @contextlib.contextmanager
@@ -158,32 +100,20 @@ def test_the_mean(folder, tmp_path):
     for name, array in mean.items():
         own = [read_checkpoint(path)[0][name].astype(np.float64) for path in paths]
         assert (array == np.mean(own, axis=0).astype(np.float32)).all() and array.dtype == np.float32
-    save_average(folder, paths, tmp_path / "mean")
+    checkpoint.save_average(folder, paths, tmp_path / "mean")
     translator = Translator.load(tmp_path / "mean", threads=1)
     assert (translator.model.params["bias"] == mean["params/bias"]).all()
     assert len(translator.translate(["w1 w2", "w3"])) == 2
     names = ["best.safetensors", "confidence.safetensors", "config.yaml", "joint.spm"]
     assert sorted(os.listdir(tmp_path / "mean")) == names
     assert read_checkpoint(tmp_path / "mean" / "best.safetensors")[1]["averaged"] == [path.name for path in paths]
-    refused(CheckpointError, "must be a new folder", save_average, folder, paths, tmp_path / "mean")
-
-
-def test_one_checkpoint_is_its_own_mean(folder):
-    (path,) = newest_checkpoints(folder, 1)
-    mean, _ = average_checkpoints([path])
-    assert all((array == mean[name]).all() for name, array in read_checkpoint(path)[0].items())
-
-
-def test_the_best_are_those_of_the_log(folder):
-    scores = {event["update"]: event["bleu"] for event in events(folder, "validation")}
-    best = updates(best_checkpoints(folder, 2))
-    assert sorted((scores[u] for u in best), reverse=True) == sorted(scores.values(), reverse=True)[:2]
+    refused(CheckpointError, "must be a new folder", checkpoint.save_average, folder, paths, tmp_path / "mean")
 
 
 def test_mistakes(folder, tmp_path):
     line = r"must contain 4 checkpoints last-UPDATE.*got 3.*keep_last_ckpts: 4"
     refused(CheckpointError, line, newest_checkpoints, folder, 4)
-    refused(CheckpointError, r"got 2; ask for fewer", best_checkpoints, folder, 3)
+    refused(CheckpointError, r"got 2; ask for fewer", checkpoint.best_checkpoints, folder, 3)
     other = tmp_path / "other.safetensors"
     params = {name[7:]: array for name, array in read_checkpoint(folder / "best.safetensors")[0].items()}
     for changed in (params | {"bias": params["bias"][:3]}, {"bias": params["bias"]}, {}):
@@ -199,17 +129,6 @@ def test_a_run_that_kept_none_is_told_of_the_two_that_are_there(finished):
     refused(CheckpointError, line, newest_checkpoints, finished().folder, 5)
 
 
-def test_a_failed_block_leaves_the_former_file(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_text("old")
-    with pytest.raises(KeyError), replacing(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-        raise KeyError
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a"]
-
-
 def test_a_link_keeps_its_name_and_gets_a_new_target(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -221,10 +140,6 @@ def test_a_link_keeps_its_name_and_gets_a_new_target(tmp_path: Path) -> None:
 def test_a_device_is_written_to_and_not_replaced() -> None:
     write_bytes(Path("/dev/null"), b"x")
     assert not Path("/dev/null").is_file()
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    refused(IsADirectoryError, "", write_bytes, tmp_path, b"x")
 
 
 def test_only_our_temporaries_are_removed(tmp_path: Path) -> None:

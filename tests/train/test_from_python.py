@@ -3,6 +3,7 @@
 import inspect
 import io
 import itertools
+import os
 import pydoc
 import re
 import signal
@@ -47,10 +48,15 @@ def test_settings_train_a_model(form, settings, tmp_path, capfd):
     result = nmt.train(forms(settings | {"data": data}, tmp_path)[form])
     assert isinstance(result, nmt.TrainingResult)
     assert (result.folder, result.signal) == (tmp_path / "model", None)
+    assert result.best_path == result.folder / "best.safetensors"
+    names = [f"{name}.safetensors" for name in ("best", "confidence", "former", "last")]
+    names += ["config.yaml", "data_check.json", "joint.spm", "metrics.jsonl", "train.log"]
+    assert sorted(os.listdir(result.folder)) == sorted(names)
     assert "4 epochs" in result.reason
     assert result.best_scores["bleu"] > 99 and result.update >= result.best_update > 0
     assert result.test_scores["bleu"].score > 99
-    assert result.translator(threads=1).translate("w1 w2") == "z1 z2"
+    translator = result.translator(threads=1)
+    assert (translator.translate("w1 w2"), translator.translate(["", "w3"])) == ("z1 z2", ["", "z3"])
     out, err = capfd.readouterr()
     assert out == "" and "finished: 4 epochs" in err
 

@@ -293,8 +293,3 @@ def test_a_frozen_gradient_has_no_part_in_the_norm(base: Trainer, tmp_path: Path
         trainer.run()
         norms.append(next(event["gradient_norm"] for event in events(trainer.folder) if "gradient_norm" in event))
     assert norms[0] == pytest.approx(np.hypot(norms[1], norms[2]), rel=1e-5)
-
-
-def test_another_pattern_is_another_run(base: Trainer, tmp_path: Path) -> None:
-    tuned(base, tmp_path, freeze=["table"])[0].run()
-    refused(NMTError, "training.freeze must stay", tuned(base, tmp_path, freeze=["bias"], updates=2)[0].run)

@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -22,26 +21,12 @@ from nmt.train.checkpoints.checkpoint import CheckpointManager, read_whole
 from nmt.train.checkpoints.resume import load_saved_run
 from nmt.train.distributed.ranks import SIGNALS
 from nmt.train.run.trainer import Trainer
-from tests.oracle.compare import assert_same_bits
 from tests.refusals import refused
 from tests.train import fake_model
 from tests.train.fake_model import TranslationModel
+from tests.train.resumed import differing
 
 Make = Callable[..., Trainer]
-
-
-def everything(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """All arrays of the last checkpoint, and of its numbers those that time does not touch."""
-    params, optimizer, raw, metadata = read_whole(folder / "last.safetensors")
-    state = {key: value for key, value in metadata["state"].items() if key != "elapsed"}
-    arrays = params | optimizer | {f"raw {name}": array for name, array in raw.items()}
-    return arrays, {**state, **metadata["schedule"], **metadata["optimizer"]}
-
-
-def assert_same(one: Path, two: Path) -> None:
-    (arrays, numbers), (other_arrays, other_numbers) = everything(one), everything(two)
-    assert numbers == other_numbers
-    assert_same_bits(arrays, other_arrays)
 
 
 def log_of(trainer: Trainer) -> str:
@@ -69,19 +54,27 @@ INTERRUPTED += [({"batch_multiplier": 3, "validation_freq": 3}, {call}, signal.S
 INTERRUPTED += [({"cooldown": 0.5}, {13}, signal.SIGINT)]
 
 
+@pytest.fixture
+def signalling(fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lets batches of these numbers send a signal."""
+
+    def let(number: int, calls: Container[int]) -> None:
+        whole, total = fake.loss_and_gradients, itertools.count(1)
+
+        def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
+            if next(total) in calls:
+                signal.raise_signal(number)
+            return whole(self, *args, **options)
+
+        monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
+
+    return let
+
+
 @pytest.mark.parametrize(("settings", "calls", "number"), INTERRUPTED)
-def test_signals_save_and_the_next_run_goes_on(make_trainer, finished, fake, monkeypatch, settings, calls, number):
+def test_signals_save_and_the_next_run_goes_on(make_trainer, finished, signalling, settings, calls, number):
     undisturbed = finished(metric="loss", **settings).folder
-    whole, total = fake.loss_and_gradients, 0
-
-    def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
-        nonlocal total
-        total += 1
-        if total in calls:
-            signal.raise_signal(number)
-        return whole(self, *args, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
+    signalling(number, calls)
     former = signal.getsignal(number)
     for call in sorted(calls):
         result = make_trainer(metric="loss", **settings).run()
@@ -90,7 +83,7 @@ def test_signals_save_and_the_next_run_goes_on(make_trainer, finished, fake, mon
     assert signal.getsignal(number) is former
     trainer = make_trainer(metric="loss", **settings)
     assert trainer.run().signal is None
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkeypatch):
@@ -108,7 +101,7 @@ def test_an_interrupted_validation_is_repeated(make_trainer, undisturbed, monkey
     assert make_trainer(metric="loss").run().update == 16
     trainer = make_trainer(metric="loss")
     trainer.run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
@@ -126,7 +119,7 @@ def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert "resuming from" in errors
-    assert_same(tmp_path / "model", undisturbed)
+    assert not differing(tmp_path / "model", undisturbed)
     assert not list((tmp_path / "model").glob(".*.nmt-tmp")), "leftovers are removed"
 
 
@@ -147,18 +140,12 @@ def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
     assert "epochs: 2" in (longer.folder / "config.yaml").read_text()
 
 
-def test_time_of_former_runs_counts(make_trainer: Make) -> None:
-    make_trainer(epochs=1).run()
-    result = make_trainer(epochs=4, max_minutes=1e-4).run()
-    assert "minutes" in result.reason
-    assert result.update == make_trainer(epochs=1).run().update
-
-
 @pytest.mark.parametrize(
     ("top", "training", "key"),
     [
         ({"model": {"encoder": {"num_layers": 3}}}, {}, "model.encoder.num_layers must stay 1"),
         ({}, {"optimizer": "sgd"}, "training.optimizer must stay adam"),
+        ({}, {"freeze": ["bias"]}, r"training.freeze must stay \[\]"),
         ({"data": {"src": {"lang": "xx", "lowercase": True}}}, {}, r"data.src.lowercase must stay false"),
     ],
 )
@@ -211,7 +198,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(make_trainer, un
     assert f"resuming from {former}: epoch" in log
     assert read_whole(former).metadata["state"]["update"] == 16, "the damaged one has not taken its place"
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, monkeypatch):
@@ -221,7 +208,7 @@ def test_a_clock_that_is_set_back_changes_nothing(make_trainer, undisturbed, mon
     for path in trainer.folder.iterdir():
         os.utime(path, (1e9, 1e9))
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_a_full_disk_ends_a_run_that_goes_on_later(make_trainer, undisturbed, monkeypatch):
@@ -239,7 +226,7 @@ def test_a_full_disk_ends_a_run_that_goes_on_later(make_trainer, undisturbed, mo
     refused(CheckpointError, line, make_trainer(metric="loss").run)
     trainer = make_trainer(metric="loss")
     trainer.run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 def test_other_subwords_are_refused(make_trainer: Make) -> None:
@@ -292,7 +279,7 @@ def test_a_run_that_lost_its_last_checkpoint_goes_on_from_the_former(make_traine
     assert (trainer.folder / "former.safetensors").exists()
     (trainer.folder / "last.safetensors").unlink()
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
     assert "former.safetensors" in log_of(trainer)
 
 
@@ -304,19 +291,13 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(make_trainer
             trainer.run()
     assert (trainer.folder / "best.safetensors").exists() and not (trainer.folder / "last.safetensors").exists()
     make_trainer(metric="loss").run()
-    assert_same(trainer.folder, undisturbed)
+    assert not differing(trainer.folder, undisturbed)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, fake, monkeypatch, number):
+def test_signals_that_are_ignored_from_the_start_stay_so(make_trainer, signalling, number):
     """As a script's jobs in the background ignore Ctrl-C."""
-    whole = fake.loss_and_gradients
-
-    def interrupting(self: Any, *arguments: Any, **options: Any) -> Any:
-        signal.raise_signal(number)
-        return whole(self, *arguments, **options)
-
-    monkeypatch.setattr(fake, "loss_and_gradients", interrupting)
+    signalling(number, range(1, 1000))
     former = signal.signal(number, signal.SIG_IGN)
     try:
         assert make_trainer().run().signal is None
@@ -335,8 +316,9 @@ def test_a_resumed_run_validates_the_same_pairs(make_trainer: Make) -> None:
 
 
 def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Path) -> None:
-    folder = make_trainer(epochs=1).folder
-    make_trainer(epochs=1).run()
+    trainer = make_trainer({"data": {"train": [{"path": str(tmp_path / "train")}]}}, epochs=1)
+    folder = trainer.folder
+    trainer.run()
     fake_model.write_corpus(tmp_path, "other", 200, seed=9)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"}
     message = refused(CheckpointError, "", make_trainer({"data": {"train": str(tmp_path / "other")}}, epochs=2).run)
@@ -345,13 +327,9 @@ def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Pa
     assert "choose another model_dir" in message
     assert f"training.load_model={folder}" in message
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"} == before
-
-
-def test_a_list_of_texts_is_named_by_its_paths(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer({"data": {"train": [{"path": str(tmp_path / "train")}]}}, epochs=1).run()
-    both = [{"path": str(tmp_path / "train")}, {"path": str(tmp_path / "test"), "weight": 2}]
-    with pytest.raises(CheckpointError, match=f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"):
-        make_trainer({"data": {"train": both}}, epochs=2).run()
+    both = [{"path": str(tmp_path / name)} for name in ("train", "test")]  # a list is named by its paths
+    line = f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"
+    refused(CheckpointError, line, make_trainer({"data": {"train": both}}, epochs=2).run)
 
 
 def test_a_text_that_changed_in_its_place_is_another_text(make_trainer: Make, tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ def make(config, grid, seeds=1):
     return plan(config, (), parse_grid(grid), seeds, Path(config).parent / "sweep")
 
 
-def run(config, folder, runs, processes=1, command=COMMAND):
+def run(config, folder, runs, processes=1):
     said = []
-    assert run_sweep([*command, config], folder, runs, processes, said.append) is None
+    assert run_sweep([*COMMAND, config], folder, runs, processes, said.append) is None
     return said
 
 
