@@ -223,6 +223,16 @@ def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
     assert replace(saved, content={"checksums": saved.content["checksums"] | {"optimizer/m": 3}}).digest == saved.digest
 
 
+def test_what_is_known_of_a_checkpoint_goes_with_the_model(folder, tmp_path):
+    saved = load_saved_model(folder)
+    known = {"quantization": {"numbers": "int8"}, "averaged": ["a"], "cells": {"own.Cell": "x"}, "seen": "y"}
+    saved.content.update(known)
+    save_folder(tmp_path / "folder", saved)
+    save_bundle(tmp_path / "one.nmt", saved)
+    for place in (tmp_path / "folder", tmp_path / "one.nmt"):
+        assert {**load_saved_model(place).content, **known} == load_saved_model(place).content
+
+
 def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
     monkeypatch.setattr("nmt.storage.saved_model.edited_cells", lambda config, cells: ["my_cells.MyCell"])
     with pytest.warns(NMTWarning, match=r"safetensors: my_cells\.MyCell has been edited since the training; what was"):
