@@ -53,7 +53,6 @@ class Pivot(TranslatesTexts):
         """The settings of the last model, with the source of the first."""
 
     def __repr__(self) -> str:
-        """Return the translators."""
         return f"Pivot({self.first!r}, {self.last!r})"
 
     def translate_nbest(

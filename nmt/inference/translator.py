@@ -52,7 +52,6 @@ class TypingSession(NotPickled):
         self._sentence = sentence
 
     def __repr__(self) -> str:
-        """Return the sentence and the translator."""
         return f"TypingSession({self._sentence!r}, {self._translator!r})"
 
     @property

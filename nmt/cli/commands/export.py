@@ -93,9 +93,8 @@ def export(
         check_new_folder(out)
     saved = load_saved_model(model_dir, checkpoint, cells=cells)
     if form in _COMPILED:
-        kind = compute_dtype or "int8"
-        _export_compiled(out, form, (model_dir, checkpoint, saved, kind), embed=embed)
-        form += f", in {kind}"
+        _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"), embed=embed)
+        form += f", in {compute_dtype or 'int8'}"
     else:
         _export_script(out, form, saved)
     files = list(out.iterdir()) if out.is_dir() else [out]

@@ -18,6 +18,7 @@ from nmt.cli.lines.streams import say, tell
 from nmt.cli.options import command
 from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, reads, writes
 from nmt.system.lines import read_lines, without_packing
+from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists, files_in, is_file, shown
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def train(
     instead = {"--budget": budget, "--show-config": show_config, "--check-data": check_data, "--plan": plan}
     _check_alone([option for option, value in instead.items() if value], ranks.size)
     with ranks.together():
-        notify = tell if ranks.rank == 0 else None  # print messages once, not once per rank
+        notify = tell if ranks.rank == 0 else tell_nobody  # print messages once, not once per rank
         if texts is None:
             config = load_config(inputs[0], overrides)
         else:
