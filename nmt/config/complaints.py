@@ -173,10 +173,10 @@ def describe(node: dict[str, Any], schema: dict[str, Any], *, all_bounds: bool =
     return " ".join([_KINDS.get(str(kind), "something else"), " and ".join(bounds)]).strip()
 
 
-_KINDS = {
-    **{"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text", "null": "null"},
-    "object": "a section of keys and values",
-}
+_SECTION = "a section of keys and values"
+_KINDS = dict(
+    integer="a whole number", number="a number", boolean="true or false", string="text", null="null", object=_SECTION
+)
 _BOUNDS = dict(minimum="of at least", exclusiveMinimum="above", maximum="of at most", exclusiveMaximum="below")
 
 
@@ -195,7 +195,7 @@ def dotted(path: Sequence[str | int]) -> str:
 def shorten(value: Any) -> str:
     """Return a value as it is written in YAML, on one line of at most 60 characters."""
     if isinstance(value, dict):
-        return "a section of keys and values"
+        return _SECTION
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)

@@ -19,7 +19,6 @@ class TextOr:
     other: Any
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the validation schema for pydantic."""
         return core_schema.no_info_wrap_validator_function(
             lambda value, inner: value if isinstance(value, str) and value else inner(value),
             handler.generate_schema(self.other),
@@ -29,7 +28,6 @@ class TextOr:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the JSON schema for pydantic."""
         return {"anyOf": [{"type": "string", "minLength": 1}, handler(schema)]}
 
 

@@ -12,24 +12,16 @@ from nmt.errors import most_like
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Positions = Annotated[int, Field(ge=1, le=1_000_000)]
 
-RNN_TYPES = (
-    *("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "layer_norm_lstm"),
-    *("layer_norm_gru", "mi_lstm", "mi_lstm_layer_norm", "peephole_lstm", "coupled_lstm", "projected_lstm"),
-    *("deep_transition_gru", "sru", "ssru", "qrnn", "min_gru", "min_lstm"),
-    *("slstm", "ind_rnn", "convolution", "lrn", "hawk", "mamba", "linear_attention", "retnet", "gla", "hgrn2"),
-    *("gated_delta_net", "kda", "mlstm", "rwkv7"),
-)
+RNN_TYPES = """lstm gru gru_reset_before rnn_tanh rnn_relu layer_norm_lstm layer_norm_gru mi_lstm mi_lstm_layer_norm
+    peephole_lstm coupled_lstm projected_lstm deep_transition_gru sru ssru qrnn min_gru min_lstm slstm ind_rnn
+    convolution lrn hawk mamba linear_attention retnet gla hgrn2 gated_delta_net kda mlstm rwkv7""".split()
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 RnnType = Annotated[
-    str,
-    WithJsonSchema({"anyOf": [{"enum": list(RNN_TYPES), "type": "string"}, {"pattern": _DOTTED, "type": "string"}]}),
+    str, WithJsonSchema({"anyOf": [{"enum": RNN_TYPES, "type": "string"}, {"pattern": _DOTTED, "type": "string"}]})
 ]
-RECURRENT_ONLY = (
-    *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
-    "zoneout",
-    *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
-    *("readout_size", "lexical", "copy_source", "edit_actions"),
-)
+RECURRENT_ONLY = """rnn_type bidirectional variational_dropout residual projection input_feeding init_hidden zoneout
+    init_from bridge_activation conditional attention_heads attention_bias readout readout_size lexical copy_source
+    edit_actions""".split()
 """Settings of an encoder or decoder that have a meaning only with type: recurrent."""
 CONV_ONLY = ("kernel_size", "max_positions")
 """Settings of an encoder or decoder that have a meaning only with type: conv."""

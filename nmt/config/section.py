@@ -44,11 +44,9 @@ class WholeOrAuto:
     optional: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the validation schema for pydantic."""
         return core_schema.no_info_plain_validator_function(self._check)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the JSON schema for pydantic."""
         kinds: list[dict[str, Any]] = [
             {"type": "integer", "minimum": self.least, "maximum": self.most},
             {"enum": ["auto"], "type": "string"},

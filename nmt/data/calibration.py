@@ -194,7 +194,8 @@ class _Words:
         read = np.cumsum(size)
         after = np.repeat(read[last - 1], last - first) - read  # signs that follow in the word
         unknown = (tokens == UNK_ID) | (tokens == UNKNOWN_FEATURE_ID)
-        hashes = units[of_unit] * _powers(int(after.max(initial=0)))[after]
+        factors = np.append(np.uint32(1), np.full(int(after.max(initial=0)), _FACTOR))
+        hashes = units[of_unit] * np.multiply.accumulate(factors, dtype=np.uint32)[after]
         if count:
             hashes, unknown = np.add.reduceat(hashes, first, dtype=np.uint32), np.logical_or.reduceat(unknown, first)
         is_word = size[first] > 0
@@ -222,11 +223,6 @@ def _tables(subwords: Subwords) -> tuple[np.ndarray, np.ndarray]:
             sizes[number] = min(len(signs), _BEGINS - 1) + (_BEGINS if begins else 0)
     sizes[UNK_ID] = 1
     return units, sizes.astype(np.uint8)
-
-
-def _powers(most: int) -> np.ndarray:
-    """Return the powers of _FACTOR from 0 to `most`, modulo 2 to the 32."""
-    return np.multiply.accumulate(np.append(np.uint32(1), np.full(most, _FACTOR)), dtype=np.uint32)
 
 
 def _pairs(source: TokenRows) -> np.ndarray:

@@ -208,7 +208,6 @@ class Block:
     clean: list[list[str]]
 
     def __len__(self) -> int:
-        """Return the number of lines."""
         return len(self.raw[0])
 
 
@@ -326,11 +325,13 @@ class Duplicates:
         """Count the pairs of a block, except empty ones."""
         hashes = pair_hashes(block.clean[0], block.clean[-1])
         full = np.fromiter((bool(line) for line in block.clean[-1]), dtype=bool, count=len(block))
-        self._keep(hashes, np.flatnonzero(full & (hashes % self._divisor == 0)), block.start)
+        places = np.flatnonzero(full & (hashes % self._divisor == 0))
+        self._hashes.append(hashes[places])
+        self._numbers.append(places + block.start)
+        self._kept += len(places)
         while self._kept > self._most:
             self._divisor *= 2
             hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._numbers)
-            self._hashes, self._numbers, self._kept = [], [], 0
             rest = np.flatnonzero(hashes % self._divisor == 0)
             self._hashes, self._numbers, self._kept = [hashes[rest]], [numbers[rest]], len(rest)
 
@@ -359,11 +360,6 @@ class Duplicates:
             "--set data.filter.duplicates=true keeps the first of each",
             tuple((np.sort(repeated) + 1).tolist()) if text.all_rows else (),
         )
-
-    def _keep(self, hashes: np.ndarray, places: np.ndarray, start: int) -> None:
-        self._hashes.append(hashes[places])
-        self._numbers.append(places + start)
-        self._kept += len(places)
 
 
 _REPORTED = {"none": (Likeness.EXACT, Likeness.NEAR), "exact": (Likeness.NEAR,), "near": ()}

@@ -75,7 +75,7 @@ def declared_text(content: bytes, name: str) -> tuple[str, Encode]:
         if found is not None:
             declared = codecs.lookup((found[1] or found[2]).decode()).name
             encoding = _AS_BROWSERS.get(declared, declared) if found[2] else declared
-            if encoding != "utf-8" and (content.isascii() or not _is_utf8(content)):
+            if encoding != "utf-8" and (content.isascii() or content.decode(errors="ignore").encode() != content):
                 encode: Encode = methodcaller("encode", encoding, "xmlcharrefreplace")
                 text = content.decode(encoding)
                 if encode(text) == content:
@@ -83,14 +83,6 @@ def declared_text(content: bytes, name: str) -> tuple[str, Encode]:
     except (LookupError, UnicodeError):
         pass
     return utf8_text(content, name)
-
-
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def xml_as_utf8(content: bytes, name: str) -> tuple[bytes, Callable[[bytes], bytes]]:

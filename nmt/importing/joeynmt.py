@@ -14,6 +14,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, check_settings, our_order, read_settings
 from nmt.importing.writing import read_units
+from nmt.storage.trained_settings import flat_settings
 
 KIND = "joeynmt"
 NAMES = ("model_state",)
@@ -70,7 +71,7 @@ def _settings(where: Path) -> dict[str, Any]:
     parts = [model.get(name) if isinstance(model, dict) else None for name in ("encoder", "decoder")]
     if not all(isinstance(section, dict) for section in (*parts, values.get("data"))):
         raise CheckpointError(f"{where}: must have sections data, model.encoder and model.decoder, got others")
-    keys = _flat(values)
+    keys = {name: value for name, value in flat_settings(values) if value is not None}  # null counts as omitted
     for name in ("level", "lowercase"):  # version 1 has one for both sides
         if (both := keys.pop(f"data.{name}", None)) is not None:
             keys |= {f"data.{side}.{name}": both for _, side in _SIDES}
@@ -79,17 +80,6 @@ def _settings(where: Path) -> dict[str, Any]:
     return defaults | {
         name: bool(value) if defaults.get(name) in (True, False) else value for name, value in keys.items()
     }
-
-
-def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return keys as dotted paths. An empty or null section has no keys; a null value counts as omitted."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{above}{key}.")
-        elif value is not None:
-            found[f"{above}{key}"] = value
-    return found
 
 
 def _encoder(params: Params, keys: Mapping[str, Any], size: int) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from nmt.data.tokens.subwords import Subwords
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, check_settings, our_order, parse_settings, read_settings
-from nmt.importing.torch_file import MalformedError
 from nmt.importing.writing import next_to, read_sentencepiece, read_units
+from nmt.storage.tensor_file import MalformedError
 from nmt.system.files import explain
 
 KIND = "marian"
@@ -79,7 +79,7 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
     options = parse_settings(path, given.tobytes().split(b"\0")[0])
     check_settings(path, options, _MUST)
     names = {} if options.get("type", "amun") == "s2s" else NEMATUS_NAMES
-    tensors = _tensors(path, {names.get(k, k): v for k, v in arrays.items() if k != SETTINGS}, len(arrays) - 1)
+    tensors = _tensors(path, arrays, names)
     beside_it = path.parent / f"{path.name}.decoder.yml"
     own = read_settings(beside_it)
     found = own.get("vocabs")
@@ -118,13 +118,16 @@ def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _tensors(path: Path, found: dict[str, Any], count: int) -> Tensors:
-    """Return tensors with vectors as rows and columns, as s2s has them. Raises CheckpointError if one has two names."""
-    for name, array in found.items():
-        if isinstance(array, np.ndarray) and array.ndim == 1:
-            found[name] = array[:, None] if name == "decoder_U_att" else array[None]
-    if len(found) != count:
-        raise CheckpointError(f"{path}: must name each tensor once, got one by two names")
+def _tensors(path: Path, arrays: Mapping[str, Any], names: Mapping[str, str]) -> Tensors:
+    """Return tensors as s2s has them: by its names, given those of others in `names`, and with vectors as rows and
+    columns. Raises CheckpointError if one has two names."""
+    found: dict[str, Any] = {}
+    for theirs, array in arrays.items():
+        if (name := names.get(theirs, theirs)) in found:
+            raise CheckpointError(f"{path}: must name each tensor once, got one by two names")
+        is_vector = isinstance(array, np.ndarray) and array.ndim == 1
+        found[name] = array if not is_vector else array[:, None] if name == "decoder_U_att" else array[None]
+    del found[SETTINGS]
     return Tensors(path, found)
 
 

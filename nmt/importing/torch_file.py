@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from nmt.errors import CheckpointError
+from nmt.storage.tensor_file import MalformedError
 from nmt.system.files import explain
 
 _DTYPES = {
@@ -32,10 +33,6 @@ _DTYPES = {
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _MOST_PICKLE_BYTES = 2**30
 _MOST_AXES = 8
-
-
-class MalformedError(Exception):
-    """A malformed file; the text completes the `got` of an error."""
 
 
 class Inert:

@@ -61,7 +61,6 @@ class TranslationPipeline(NotPickled):
         """The model, or the models of an ensemble, that `Translator.load` made of files."""
 
     def __repr__(self) -> str:
-        """Return the languages, the model and the number of threads."""
         data = self.config.data
         what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}"
         return f"{type(self).__name__}({what}, threads={self.num_threads})"

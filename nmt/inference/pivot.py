@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 from nmt.errors import ConfigError
 from nmt.inference.pipeline import check_no_factors, detail_through
-from nmt.inference.translation import Constraints, NotPickled, Novelty, Translation, best_texts
+from nmt.inference.translation import Constraints, Novelty, TranslatesTexts, Translation
 from nmt.inference.translator import Translator, TypingSession
 from nmt.search_settings import SearchSettings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.data.tokens.subwords import Subwords
 
 
-class Pivot(NotPickled):
+class Pivot(TranslatesTexts):
     """Two models in a row: the second one translates the detokenised text of the best translation of the first.
 
     Translations have the `score` of the second search. `log_prob` and `length` are sums over both, so that the
@@ -53,18 +53,7 @@ class Pivot(NotPickled):
         """The settings of the last model, with the source of the first."""
 
     def __repr__(self) -> str:
-        """Return the translators."""
         return f"Pivot({self.first!r}, {self.last!r})"
-
-    @overload
-    def translate(self, sentences: str, **settings: Unpack[SearchSettings]) -> str: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def translate(self, sentences: Iterable[str], **settings: Unpack[SearchSettings]) -> list[str]: ...
-
-    def translate(self, sentences: str | Iterable[str], **settings: Unpack[SearchSettings]) -> str | list[str]:
-        """Translate a sentence, or several; see `Translator.translate`."""
-        return best_texts("Pivot", self.translate_nbest, sentences, settings)
 
     def translate_nbest(
         self,

@@ -6,11 +6,11 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 import numpy as np
 
-from nmt.errors import ConfigError, DataError, checked_texts, most_like
+from nmt.errors import ConfigError, DataError, most_like
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
 from nmt.system.notices import Notices
 
@@ -168,26 +168,6 @@ def with_warnings(found: Sequence[Translation], *, cut: bool, more: tuple[str, .
     return warned
 
 
-def best_texts(
-    whose: str,
-    translate_nbest: Callable[..., list[list[Translation]]],
-    sentences: str | Iterable[str],
-    settings: SearchSettings,
-) -> str | list[str]:
-    """Return the best translation of a sentence, or of each of several, by a method `translate_nbest`; warnings go to
-    the logger `nmt`. Raises TypeError if the settings have n_best, or as `translate_nbest` of `whose`."""
-    if "n_best" in settings:
-        raise TypeError(f"{whose}.translate: must have no n_best, got it; translate_nbest gives several translations")
-    given = [sentences] if isinstance(sentences, str) else sentences
-    best = [translations[0] for translations in translate_nbest(given, n_best=1, **settings)]
-    notices = Notices()
-    for number, one in enumerate(best):
-        notices.add(number, one.warnings)
-    for text in notices.told():
-        logging.getLogger("nmt").warning("warning: %s", text)
-    return best[0].text if isinstance(sentences, str) else [one.text for one in best]
-
-
 def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
     """Return the warning NOT_A_NUMBER if a log-probability is not finite."""
     return () if all(map(math.isfinite, scores)) else (NOT_A_NUMBER,)
@@ -226,17 +206,6 @@ def checked_text(whose: str, name: str, text: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"{whose}: {name} must be one string, got {'None' if text is None else type(text).__name__}")
     return text
-
-
-def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
-    """As many of each. Raises DataError: They are not as many; TypeError as `checked_texts`."""
-    pair = checked_texts(whose, "sources", sources), checked_texts(whose, "targets", targets)
-    if len(pair[0]) != len(pair[1]):
-        raise DataError(
-            f"{whose}: there must be as many sources as targets, got {len(pair[0])} and {len(pair[1])}; give one "
-            "translation for each source"
-        )
-    return pair
 
 
 def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOptions:
@@ -315,3 +284,40 @@ class NotPickled:
             f"{type(self).__name__}: must be made in the process that uses it, got asked for a pickle or a deep copy; "
             "give processes the path of the model (docs/threads.md)"
         )
+
+
+class TranslatesTexts(NotPickled):
+    """Translates sentences by a method `translate_nbest`."""
+
+    translate_nbest: Callable[..., list[list[Translation]]]
+
+    @overload
+    def translate(self, sentences: str, **settings: Unpack[SearchSettings]) -> str: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, sentences: Iterable[str], **settings: Unpack[SearchSettings]) -> list[str]: ...
+    def translate(self, sentences: str | Iterable[str], **settings: Unpack[SearchSettings]) -> str | list[str]:
+        """Translate a sentence, or a list of sentences.
+
+        Args:
+            sentences: One sentence each, as a person writes them. They are cleaned as in training.
+            settings: See `SearchSettings`; batch_size changes the speed, not the translations.
+
+        Returns:
+            For one sentence its translation; for a list, one line for each sentence, in order. A blank sentence gives
+            an empty line. Warnings (see `Translation.warnings`) go to the logger `nmt`, one line of each kind.
+
+        Raises: The errors of `translate_nbest`.
+        """
+        if "n_best" in settings:
+            raise TypeError(
+                f"{type(self).__name__}.translate: must have no n_best, got it; translate_nbest gives several "
+                "translations"
+            )
+        given = [sentences] if isinstance(sentences, str) else sentences
+        best = [translations[0] for translations in self.translate_nbest(given, n_best=1, **settings)]
+        notices = Notices()
+        for number, one in enumerate(best):
+            notices.add(number, one.warnings)
+        for text in notices.told():
+            _logger.warning("warning: %s", text)
+        return best[0].text if isinstance(sentences, str) else [one.text for one in best]

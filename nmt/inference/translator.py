@@ -10,10 +10,10 @@ from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, Unpack
 
 from nmt.data.tokens.factors import has_features
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, DataError, checked_texts
 from nmt.inference import pipeline, translation
 from nmt.inference.pipeline import TranslationPipeline
 from nmt.inference.translation import (
@@ -21,6 +21,7 @@ from nmt.inference.translation import (
     Detail,
     NotPickled,
     Novelty,
+    TranslatesTexts,
     Translation,
     checked_count,
     length_warnings,
@@ -51,7 +52,6 @@ class TypingSession(NotPickled):
         self._sentence = sentence
 
     def __repr__(self) -> str:
-        """Return the sentence and the translator."""
         return f"TypingSession({self._sentence!r}, {self._translator!r})"
 
     @property
@@ -93,7 +93,7 @@ class TypingSession(NotPickled):
         return pipeline.with_chances(translator, [self._sentence], [self._session.src_ids], [whole])[0]
 
 
-class Translator(TranslationPipeline):
+class Translator(TranslationPipeline, TranslatesTexts):
     """A model with its subwords and settings.
 
     Args:
@@ -156,25 +156,6 @@ class Translator(TranslationPipeline):
         found.place, found.loaded = str(model_dir), (loaded,)
         return found
 
-    @overload
-    def translate(self, sentences: str, **settings: Unpack[SearchSettings]) -> str: ...  # type: ignore[overload-overlap]
-    @overload
-    def translate(self, sentences: Iterable[str], **settings: Unpack[SearchSettings]) -> list[str]: ...
-    def translate(self, sentences: str | Iterable[str], **settings: Unpack[SearchSettings]) -> str | list[str]:
-        """Translate a sentence, or a list of sentences.
-
-        Args:
-            sentences: One sentence each, as a person writes them. They are cleaned as in training.
-            settings: See `SearchSettings`; batch_size changes the speed, not the translations.
-
-        Returns:
-            For one sentence its translation; for a list, one line for each sentence, in order. A blank sentence gives
-            an empty line. Warnings (see `Translation.warnings`) go to the logger `nmt`, one line of each kind.
-
-        Raises: The errors of `translate_nbest`.
-        """
-        return translation.best_texts("Translator", self.translate_nbest, sentences, settings)
-
     def save(self, path: str | Path) -> None:
         """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.
 
@@ -235,7 +216,7 @@ class Translator(TranslationPipeline):
         """
         from nmt.decode import search
 
-        sentences = translation.checked_texts("Translator", "sentences", sentences)
+        sentences = checked_texts("Translator", "sentences", sentences)
         self._check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = translation.chosen_settings(self.config.decoding, settings)
@@ -284,7 +265,7 @@ class Translator(TranslationPipeline):
     def novelty(self, sentences: Iterable[str]) -> Novelty | None:
         """Return how much of a text the model's training never had, to know before it is translated whether the model
         knows this kind of text; None for a model that was not calibrated in its training."""
-        return pipeline.novelty_of(self, translation.checked_texts("Translator", "sentences", sentences))
+        return pipeline.novelty_of(self, checked_texts("Translator", "sentences", sentences))
 
     def session(self, sentence: str) -> TypingSession:
         """Encode a sentence once and return a session that completes its translation while a person types."""
@@ -305,7 +286,13 @@ class Translator(TranslationPipeline):
         """
         from nmt.decode import force
 
-        sources, targets = translation.checked_pairs("Translator", sources, targets)
+        sources = checked_texts("Translator", "sources", sources)
+        targets = checked_texts("Translator", "targets", targets)
+        if len(sources) != len(targets):
+            raise DataError(
+                f"Translator: there must be as many sources as targets, got {len(sources)} and {len(targets)}; give "
+                "one translation for each source"
+            )
         cut: set[int] = set()
         src_ids = pipeline.source_ids(self, sources, cut)
         tgt_ids = [[*row, EOS_ID] for row in pipeline.target_ids(self, targets)]

@@ -127,11 +127,9 @@ class LearningTranslator:
         return cls(Translator.load(model_dir, **options), memory)
 
     def __enter__(self) -> Self:
-        """Return the translator, which the block closes."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close it."""
         self.close()
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from nmt.decode.rules.options import Shortlist
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Memory, Pair, Use
 from nmt.learning.trainer import Arrays, Trainer, loss_of
-from nmt.model.network import Network
+from nmt.model.translation import TranslationModel
 from nmt.overriding import override
 from nmt.rnn.arrays.weights import quantise
 from nmt.storage.model_folder import PARAMS_PREFIX, SCALES_SUFFIX, quantised_tensors
@@ -99,7 +99,7 @@ class Projects:
     def __init__(
         self,
         base: Translator,
-        floating: Network,
+        floating: TranslationModel,
         memory: Memory,
         trainer: Trainer,
         idle: float | None,

@@ -13,7 +13,8 @@ from nmt.data.batching.batches import Batch, make_batch
 from nmt.inference.pipeline import source_ids, target_ids
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Pair
-from nmt.model.network import Network, share
+from nmt.model.network import share
+from nmt.model.translation import TranslationModel
 from nmt.storage.model_folder import build_model
 from nmt.train.updates.optimizer import make_optimizer
 from nmt.train.updates.update import Updater
@@ -57,7 +58,7 @@ class Recipe:
     adam_rate: float = 1e-3
 
 
-def own_names(network: Network, share: float = SHARE) -> list[str]:
+def own_names(network: TranslationModel, share: float = SHARE) -> list[str]:
     """Return the parameters that a project has of its own: all vectors, and the matrices nearest to the output that are
     together at most `share` of all parameters; with 1, all, embedding tables too."""
     left = share * network.num_params
@@ -82,7 +83,7 @@ class Trainer:
     def __init__(
         self,
         translator: Translator,
-        base: Network,
+        base: TranslationModel,
         names: Sequence[str],
         recipe: Recipe,
         general: Sequence[tuple[str, str]],
@@ -96,7 +97,7 @@ class Trainer:
         self._held: Arrays | None = None
         """The parameters that `learn` has returned last, which the network still has: the next pair copies none."""
 
-    def _learner(self, optimizer: str) -> tuple[Network, Updater]:
+    def _learner(self, optimizer: str) -> tuple[TranslationModel, Updater]:
         """Return a copy of the model that owns the parameters `first`, and its `Updater`."""
         network = self.network({name: array.copy() for name, array in self.first.items()})
         frozen = [name for name in self._base.shapes if name not in self.first]
@@ -106,7 +107,7 @@ class Trainer:
         # One thread: the bits of a gradient's norm depend on their number, and the others translate.
         return network, Updater(config, network, make_optimizer(config.training, network.params, 1), 1)
 
-    def network(self, own: Mapping[str, np.ndarray], base: Network | None = None) -> Network:
+    def network(self, own: Mapping[str, np.ndarray], base: TranslationModel | None = None) -> TranslationModel:
         """Return a model with these parameters; others are those of `base`, or of the one in floating point."""
         base = base or self._base
         config, src = self._translator.config, self._translator.src_subwords
@@ -202,7 +203,7 @@ class Trainer:
         return [self.batch(rows[at : at + size]) for at in range(0, len(rows), size)]
 
 
-def loss_of(network: Network, batches: Sequence[Batch]) -> float:
+def loss_of(network: TranslationModel, batches: Sequence[Batch]) -> float:
     """Return the mean negative log-likelihood of the target tokens of batches, in nats."""
     stats = [network.loss(batch, threads=1) for batch in batches]
     return sum(one.nll for one in stats) / max(1, sum(one.tokens for one in stats))

@@ -1,9 +1,9 @@
-"""The base of all models: parameters by name, embeddings, the output layer, loss and gradients of a batch."""
+"""The base of a model: parameters by name, embeddings, the output layer."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import LIKELIHOOD, BatchPass, GradientTarget, Objective, SentencePairs, ready_for_nobody
 from nmt.model.copying import EditActions
 from nmt.model.parts.encoder import DEVIATION, NormalParam, make_positions
 from nmt.rnn.arrays.device_operations import OutputLayer
-from nmt.rnn.arrays.pass_numbers import PassNumbers
 from nmt.rnn.arrays.weights import QUADS, Quantised, Weights, initial_array, quantise
-from nmt.rnn.arrays.workspace import Group, Idle, Workspace, pieces_of
+from nmt.rnn.arrays.workspace import Group, Idle, Workspace
 from nmt.rnn.cell import Param
-from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
 from nmt.rnn.scan.layered import LayeredScan
@@ -45,13 +42,11 @@ class LossStats:
 
 class Network:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards. A subclass
-    defines its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays are stored and
-    computed, None for the processor; batches, sentences and checkpoints are always on the host."""
+    defines its `shapes` and `scans`. device: where parameters and all arrays are stored and computed, None for the
+    processor; batches, sentences and checkpoints are always on the host."""
 
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
-    head: Any
-    """The loss of the decoder's outputs: a head of output_heads.py, which a subclass chooses after `_fill`."""
     factors: Any = None
     """The `SourceFactors` of source words, None if they have none."""
     actions: EditActions | None = None
@@ -83,7 +78,6 @@ class Network:
         self.idle_steppers: dict[int, Idle[SearchSteps]] = {}  # by number of threads
 
     def __repr__(self) -> str:
-        """Return the class, the sizes, the compute type and the device."""
         sizes = ", ".join(f"{side} {size:,}" for side, size in self.vocab_sizes.items())
         how = f"{self.step_decoder.compute_dtype or self.dtype}, {self.device.name}"
         return f"{type(self).__name__}({self.num_params:,} parameters, vocabularies {sizes}, {how})"
@@ -152,7 +146,12 @@ class Network:
         follow the settings."""
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
-            self._set(name, self._first_values(param, rng))
+            if len(param.shape) == 2 and self.config.initializer == "uniform" and not isinstance(param, NormalParam):
+                values = rng.uniform(-self.config.init_weight, self.config.init_weight, param.shape)
+            else:
+                values = initial_array(param, rng, self.dtype)
+                values = values * self.config.forget_bias if param.ones is not None else values
+            self._set(name, values)
         if self.actions is not None:
             self.weights[self.table("tgt")][:, -1] = self.actions.moves()
         elif tgt_counts is not None:
@@ -162,13 +161,6 @@ class Network:
 
     def _set(self, name: str, values: np.ndarray) -> None:
         self.weights[name][...] = self.device.upload(values.astype(self.dtype))
-
-    def _first_values(self, param: Param, rng: np.random.Generator) -> np.ndarray:
-        """Return initial values of one parameter, drawn from `rng`; see `initialize`."""
-        if len(param.shape) == 2 and self.config.initializer == "uniform" and not isinstance(param, NormalParam):
-            return rng.uniform(-self.config.init_weight, self.config.init_weight, param.shape)
-        array = initial_array(param, rng, self.dtype)
-        return array * self.config.forget_bias if param.ones is not None else array
 
     # ------------------------------------------------------------ parameters
 
@@ -226,65 +218,6 @@ class Network:
     def _scale(self, side: str) -> float:
         embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
         return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
-
-    def loss(self, batch: SentencePairs, threads: int | None = None) -> LossStats:
-        """Return the loss of a batch without dropout and smoothing."""
-        return self._run_batch(batch, threads)
-
-    def loss_and_gradients(
-        self,
-        batch: SentencePairs,
-        *,
-        seed: int,
-        label_smoothing: float = 0.0,
-        threads: int | None = None,
-        into: Group | None = None,
-        tokens: int | None = None,
-        ready: Callable[..., None] = ready_for_nobody,
-        objective: Objective = LIKELIHOOD,
-    ) -> tuple[LossStats, Group]:
-        """Return the loss of a batch, and the gradients of smoothed loss / real target tokens for every parameter.
-        `seed` determines the dropout. `into`: the arrays of an earlier call, to be overwritten. `tokens`: the total of
-        all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
-        other terms to minimise."""
-        gradients = into if into is not None else self.gradient_group()
-        tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
-        target = GradientTarget(gradients, max(1, tokens), ready)
-        with self.device.in_one_call():
-            settings = {"seed": seed, "label_smoothing": label_smoothing, "objective": objective}
-            stats = self._run_batch(batch, threads, target=target, **settings)
-        return stats, gradients
-
-    def _run_batch(self, batch: Any, threads: int | None, **settings: Any) -> LossStats:
-        """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
-        reused: parts of it might still be referenced."""
-        workspace, threads = self._idle_workspaces.take(), threads or default_threads()
-        workspace.reset()
-        how, numbers = BatchPass(workspace, threads, **settings), None
-        gradients = pieces_of(how.target.arrays) if how.target else []
-        if gradients and not self.device.is_cpu:
-            batch, how, numbers = self._with_numbers(batch, how)
-
-        def launch() -> Any:
-            workspace.reset()
-            if numbers is not None:
-                self.changed()  # so that a recording makes derived forms of the parameters
-            for g in gradients:
-                self.device.clear(g, threads)
-            return self._run(batch, how)
-
-        memory = [*workspace.chunks, *gradients, *pieces_of(self.params)] if numbers is not None else []
-        nll, loss, correct = self.device.download(self.device.run_pass(numbers, memory, launch)).tolist()
-        self._idle_workspaces.give(workspace)
-        return LossStats(nll, loss, int(batch.tgt_lengths.sum()), int(correct))
-
-    def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
-        """Return the batch and the pass with what is derived from it, and their numbers if it may be a recording."""
-        return batch, how, None
-
-    def _run(self, batch: Any, how: BatchPass) -> Any:
-        """Return the sums of a batch's loss (see `Device.output_loss`); add to the gradients of its target, if any."""
-        raise NotImplementedError
 
     def embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group

@@ -3,7 +3,7 @@ batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,21 +14,20 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model import batch_pass
-from nmt.model.batch_pass import BatchPass, Objective, RealTargets, SentencePairs, SortedSource
+from nmt.model.batch_pass import BatchPass, GradientTarget, Objective, RealTargets, SentencePairs, SortedSource
 from nmt.model.copying import EditActions, check_device
 from nmt.model.decoders import BlockDecoder, ModelDecoder
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import Network
+from nmt.model.network import LossStats, Network
 from nmt.model.output_heads import AttentionLossHead, CopyingHead, EditsHead, PlainHead
 from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import Bridge, Encoder
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder, SourceFactors
 from nmt.model.translation_program import Found, ProgramRun, TranslationProgram, program_obstacle
-from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.beam_state import BeamSettings
 from nmt.rnn.arrays.pass_numbers import PassNumbers, Seed, frozen
-from nmt.rnn.arrays.workspace import Idle, Workspace
+from nmt.rnn.arrays.workspace import Group, Idle, Workspace, pieces_of
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
@@ -88,7 +87,7 @@ class TranslationModel(Network):
         self._fill(self._shapes())
         self._has_program = not program_obstacle(self, self.encoder)
         self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
-        self.head = (EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead)(self)
+        self.head: Any = (EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead)(self)
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
@@ -225,20 +224,65 @@ class TranslationModel(Network):
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
         return BlockDecoder(self, self.encode(*self.pad_sources(src_ids)), K)
 
-    def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
-        """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
-        count = batch_pass.rounded_up(max(len(source.memory), objective.widest_source))
-        places = batch_pass.positions(self.device, source.memory, count)
-        return self._probe(count), {"memory": source.memory, "positions": places}
-
     def _probe(self, count: int) -> Scan:
         """Return the decoder that appends its attention to `count` positions to its outputs."""
         if count not in self._probes:
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
         return self._probes[count]
 
-    @override
+    def loss(self, batch: SentencePairs, threads: int | None = None) -> LossStats:
+        """Return the loss of a batch without dropout and smoothing."""
+        return self._run_batch(batch, threads)
+
+    def loss_and_gradients(
+        self,
+        batch: SentencePairs,
+        *,
+        seed: int,
+        label_smoothing: float = 0.0,
+        threads: int | None = None,
+        into: Group | None = None,
+        tokens: int | None = None,
+        ready: Callable[..., None] = batch_pass.ready_for_nobody,
+        objective: Objective = batch_pass.LIKELIHOOD,
+    ) -> tuple[LossStats, Group]:
+        """Return the loss of a batch, and the gradients of smoothed loss / real target tokens for every parameter.
+        `seed` determines the dropout. `into`: the arrays of an earlier call, to be overwritten. `tokens`: the total of
+        all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
+        other terms to minimise."""
+        gradients = into if into is not None else self.gradient_group()
+        tokens = int(batch.tgt_lengths.sum()) if tokens is None else tokens
+        target = GradientTarget(gradients, max(1, tokens), ready)
+        with self.device.in_one_call():
+            settings = {"seed": seed, "label_smoothing": label_smoothing, "objective": objective}
+            stats = self._run_batch(batch, threads, target=target, **settings)
+        return stats, gradients
+
+    def _run_batch(self, batch: Any, threads: int | None, **settings: Any) -> LossStats:
+        """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
+        reused: parts of it might still be referenced."""
+        workspace, threads = self._idle_workspaces.take(), threads or default_threads()
+        workspace.reset()
+        how, numbers = BatchPass(workspace, threads, **settings), None
+        gradients = pieces_of(how.target.arrays) if how.target else []
+        if gradients and not self.device.is_cpu:
+            batch, how, numbers = self._with_numbers(batch, how)
+
+        def launch() -> Any:
+            workspace.reset()
+            if numbers is not None:
+                self.changed()  # so that a recording makes derived forms of the parameters
+            for g in gradients:
+                self.device.clear(g, threads)
+            return self._run(batch, how)
+
+        memory = [*workspace.chunks, *gradients, *pieces_of(self.params)] if numbers is not None else []
+        nll, loss, correct = self.device.download(self.device.run_pass(numbers, memory, launch)).tolist()
+        self._idle_workspaces.give(workspace)
+        return LossStats(nll, loss, int(batch.tgt_lengths.sum()), int(correct))
+
     def _with_numbers(self, batch: Any, how: BatchPass) -> tuple[Any, BatchPass, PassNumbers | None]:
+        """Return the batch and the pass with what is derived from it, and their numbers if it may be a recording."""
         if how.target is None or how.objective is not batch_pass.LIKELIHOOD or self.factors or self.positions:
             return batch, how, None  # more of them is computed from the batch
         if batch.tgt_out.max(initial=0) >= self.vocab_sizes["tgt"]:
@@ -259,7 +303,8 @@ class TranslationModel(Network):
         return batch, replace(how, target=target, seed=Seed(how.seed), real=real, source=source), numbers
 
     def _run(self, batch: SentencePairs, how: BatchPass) -> Any:
-        """Run a batch; see `Network._run`. Encoder and decoder draw their dropout from different seeds."""
+        """Return the sums of a batch's loss (see `Device.output_loss`); add to the gradients of its target, if any.
+        Encoder and decoder draw their dropout from different seeds."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
         head = self.head
@@ -267,7 +312,9 @@ class TranslationModel(Network):
             head = AttentionLossHead(self.head)
         decoder, captured = self.decoder, {"memory": source.memory}
         if head.shows_attention:
-            decoder, captured = self._with_attention(source, how.objective)
+            count = batch_pass.rounded_up(max(len(source.memory), how.objective.widest_source))
+            decoder = self._probe(count)
+            captured["positions"] = batch_pass.positions(self.device, source.memory, count)
         result = decoder.forward(
             self.weights.view("decoder"),
             self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import DataError
-from nmt.storage.model_folder import METRICS_NAME, load_folder_config
+from nmt.storage.model_folder import DATA_CHECK_NAME, METRICS_NAME, load_folder_config
 from nmt.storage.trained_settings import flat_settings
 from nmt.system.files import explain, read_json
 from nmt.system.paths import absent, exists, is_file, shown
@@ -25,7 +25,6 @@ _CURVES = {
     "validation": ("loss", "ppl", "accuracy", "bleu", "chrf"),
 }
 """Values of events that become curves."""
-_DATA_CHECK_NAME = "data_check.json"
 
 Points = list[tuple[float, float, float]]
 """The points of a curve: update, minutes, value."""
@@ -122,7 +121,7 @@ def read_run(folder: Path) -> Run:
                 ]
     if exists(folder / "config.yaml"):
         run.settings = dict(flat_settings(load_folder_config(folder).to_dict()))
-    found = read_json(folder / _DATA_CHECK_NAME)
+    found = read_json(folder / DATA_CHECK_NAME)
     run.findings = found if found is not None and isinstance(found.get("findings"), list) else None
     return run
 

@@ -145,17 +145,17 @@ def route_of(scope: Scope) -> str:
     return "other"
 
 
-async def _known_error(request: Request, error: Exception) -> Response:
+async def _known_error(request: Request, error: Any) -> Response:
     """Return the answer to a request that matches no route: 404, or 405 with the methods that are allowed."""
-    path, headers = request.url.path, dict(getattr(error, "headers", None) or {})
+    path, headers = request.url.path, dict(error.headers or {})
     message = f"path: must be one of this server, got {path:.200}; /spec lists them"
-    if "Allow" in headers:
+    if error.status_code == 405:
         methods = " or ".join(one for one in headers["Allow"].split(", ") if one != "HEAD")
         message = f"method: must be {methods} for {path:.200}, got {request.method}; see /spec"
     elif removed := next((text for start, text in _REMOVED.items() if path.startswith(start)), None):
         message = f"path: {path:.200} {removed}"
     key = "message" if path.startswith(_DEEPL) else "error"
-    return CompactJSON({key: message}, status_code=405 if "Allow" in headers else 404, headers=headers)
+    return CompactJSON({key: message}, status_code=error.status_code, headers=headers)
 
 
 def make_app(service: Service) -> Starlette:

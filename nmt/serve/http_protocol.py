@@ -32,7 +32,6 @@ class _JoinedWrites:
         self.awaits_more = self._is_lingering = False
 
     def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the wrapped transport."""
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:

@@ -196,7 +196,6 @@ class FairQueue(Generic[TicketT]):
         self._changed = Condition()
 
     def __len__(self) -> int:
-        """Return how many sentences wait."""
         return self._single.count + self._bulk.count
 
     def put(self, client: str, tickets: list[TicketT], *, accepted: bool = False) -> None:

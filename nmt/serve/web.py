@@ -153,17 +153,13 @@ def arrive(request: Request, service: Service) -> None:
     if "nmt.room" in scope:
         return
     address = request.client.host if request.client is not None else ""
-    key = header_key(request)
+    kind, _, key = request.headers.get("authorization", "").strip().rpartition(" ")
+    if kind.strip().lower() not in ("", "bearer", "deepl-auth-key"):  # Basic or Digest, for a proxy
+        key = ""
     client = service.gate.enter(key, address) if key or not service.gate.wants_keys else None
     if client is not None:
         scope["nmt.client"] = client
     scope["nmt.room"] = Room(service.bodies, client or address)
-
-
-def header_key(request: Request) -> str | None:
-    """Return the key in the headers of a request, or None; proxy credentials (Basic, Digest) are not keys."""
-    kind, _, key = request.headers.get("authorization", "").strip().rpartition(" ")
-    return key if key and kind.strip().lower() in ("", "bearer", "deepl-auth-key") else None
 
 
 def decoded(body: bytes, where: str = "body") -> str:

@@ -53,6 +53,7 @@ SHORTLIST_NAME = "shortlist.safetensors"
 CONFIDENCE_NAME = "confidence.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
+DATA_CHECK_NAME = "data_check.json"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 
 PARAMS_PREFIX = "params/"

@@ -16,7 +16,7 @@ from nmt.errors import CheckpointError, DataError, NMTWarning
 from nmt.model.parts.cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
 from nmt.storage import model_folder
 from nmt.storage.tensor_file import MappedFile, map_tensors, mapped_file, tensor_checksum, write_tensors
-from nmt.storage.trained_settings import check_settings
+from nmt.storage.trained_settings import check_settings, flat_settings
 from nmt.system.files import new_folder, write_bytes, writing
 from nmt.system.paths import check_new_folder, exists, is_file, named
 
@@ -250,10 +250,8 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     src = _subwords(tensors, "joint" if joint else "src", path)
     tgt = src if joint else _subwords(tensors, "tgt", path)
     params = {name: array for name, array in tensors.items() if name.startswith(model_folder.PARAMS_PREFIX)}
-    shortlist, calibration = (
-        model_folder.shortlist_from(tensors, tgt.vocab_size, path),
-        model_folder.calibration_from(tensors, path),
-    )
+    shortlist = model_folder.shortlist_from(tensors, tgt.vocab_size, path)
+    calibration = model_folder.calibration_from(tensors, path)
     return SavedModel(path, config, src, tgt, content, shortlist, calibration=calibration, params=params)
 
 
@@ -273,18 +271,12 @@ def _check_sizes(saved: SavedModel) -> None:
     """Raise CheckpointError for sizes or layers that no such parameters have, before they cost memory or time."""
     most = {"num_layers": len(saved.params)}
     most |= dict.fromkeys(_SIZES, sum(array.size for array in saved.params.values()))
-
-    def look(section: dict[str, Any], where: str) -> None:
-        for key, value in section.items():
-            if isinstance(value, dict):
-                look(value, f"{where}.{key}")
-            elif type(value) is int and value > most.get(key, value):
-                raise CheckpointError(
-                    f"{saved.path}: must contain parameters for {where}.{key} {value}, got none that large; restore "
-                    "the settings that belong to it"
-                )
-
-    look(saved.config.model.to_dict(), "model")
+    for key, value in flat_settings(saved.config.model.to_dict(), "model."):
+        if type(value) is int and value > most.get(key.rpartition(".")[2], value):
+            raise CheckpointError(
+                f"{saved.path}: must contain parameters for {key} {value}, got none that large; restore the settings "
+                "that belong to it"
+            )
 
 
 def save_quantised(out: Path, saved: SavedModel, bits: int = 8) -> None:

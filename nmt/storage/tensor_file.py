@@ -56,8 +56,8 @@ _MOST_AXES = 8
 _LONGEST_AXIS = 2**40
 
 
-class _MalformedError(Exception):
-    """A header is malformed. The message names what is wrong, to follow "got" in the error that the user sees."""
+class MalformedError(Exception):
+    """A malformed file; the text completes the `got` of an error."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
         raise CheckpointError(
             f"{path}: must be readable, got {explain(error)}; let it be read and run again"
         ) from error
-    except (_MalformedError, ValueError) as error:
+    except (MalformedError, ValueError) as error:
         raise CheckpointError(
             f"{path}: must be a whole checkpoint, got a damaged or truncated file ({explain(error)}); restore a copy, "
             "or remove it"
@@ -157,11 +157,13 @@ def read_foreign_tensors(path: Path) -> dict[str, np.ndarray]:
     """Map the tensors of any safetensors file; bfloat16 is copied to float32. Raises CheckpointError."""
     try:
         mapped, start, entries, _ = _open(path)
-    except (_MalformedError, OSError, ValueError) as error:
+    except (MalformedError, OSError, ValueError) as error:
         raise CheckpointError(
             f"{path}: must be a whole safetensors file, got {explain(error)}; restore a copy"
         ) from error
-    return {name: _widened(_view(mapped, start, entry)) for name, entry in entries.items()}
+    arrays = {name: _view(mapped, start, entry) for name, entry in entries.items()}
+    wide = {name: array for name, array in arrays.items() if array.dtype == _BFLOAT16}
+    return arrays | {name: (array["bfloat16"].astype("<u4") << 16).view("<f4") for name, array in wide.items()}
 
 
 @contextmanager
@@ -201,11 +203,11 @@ def mapped_file(path: Path) -> MappedFile | None:
 
 
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
-    """Return a file's bytes, the position of the data, all entries, and the metadata. Raises _MalformedError."""
+    """Return a file's bytes, the position of the data, all entries, and the metadata. Raises MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size <= _LENGTH_BYTES:
-            raise _MalformedError(f"{size} bytes")
+            raise MalformedError(f"{size} bytes")
         if not _is_whole.get():
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             return mapped, *_read_header(mapped)
@@ -213,7 +215,7 @@ def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
         whole = np.empty(size, np.uint8)
         got = file.readinto(whole.data)
     if got != size or path.stat().st_size != size:
-        raise _MalformedError(f"{got} of {size} bytes, being written")
+        raise MalformedError(f"{got} of {size} bytes, being written")
     return whole.data, *_read_header(whole.data)
 
 
@@ -227,50 +229,43 @@ def _text_checksum(text: str) -> int:
 
 
 def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]]:
-    """Return the position of the data, every tensor's entry, and the metadata. Raises _MalformedError."""
+    """Return the position of the data, every tensor's entry, and the metadata. Raises MalformedError."""
     length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
     start = _LENGTH_BYTES + length
     if length > _MOST_HEADER_BYTES or start > len(mapped):
-        raise _MalformedError(f"a header of {length} bytes in a file of {len(mapped)}")
+        raise MalformedError(f"a header of {length} bytes in a file of {len(mapped)}")
     try:
         header = json.loads(bytes(mapped[_LENGTH_BYTES:start]))
     except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or a number of thousands of digits
-        raise _MalformedError("a header that is not JSON") from error
+        raise MalformedError("a header that is not JSON") from error
     if not isinstance(header, dict):
-        raise _MalformedError("a header without tensors")
+        raise MalformedError("a header without tensors")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict):
-        raise _MalformedError("a header with other metadata")
+        raise MalformedError("a header with other metadata")
     entries = {name: _entry(name, value) for name, value in header.items()}
     position = 0
     for entry in sorted(entries.values(), key=lambda e: (e.begin, e.end)):
         if entry.begin != position:
-            raise _MalformedError("tensors that overlap or leave holes")
+            raise MalformedError("tensors that overlap or leave holes")
         position = entry.end
     if position != len(mapped) - start:
-        raise _MalformedError(f"{len(mapped) - start} bytes of data instead of {position}")
+        raise MalformedError(f"{len(mapped) - start} bytes of data instead of {position}")
     return start, entries, metadata
 
 
 def _entry(name: str, value: Any) -> _Entry:
-    """Return the checked entry of one tensor in a header. Raises _MalformedError."""
+    """Return the checked entry of one tensor in a header. Raises MalformedError."""
     try:
         dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
     except (KeyError, TypeError, ValueError) as error:
-        raise _MalformedError(f"no dtype, shape or place of {name!r:.80}") from error
+        raise MalformedError(f"no dtype, shape or place of {name!r:.80}") from error
     if len(shape) > _MOST_AXES or any(type(n) is not int or not 0 <= n <= _LONGEST_AXIS for n in numbers):
-        raise _MalformedError(f"an impossible shape of {name!r:.80}")
+        raise MalformedError(f"an impossible shape of {name!r:.80}")
     if math.prod(shape) * dtype.itemsize != end - begin:
-        raise _MalformedError(f"a shape of {name!r:.80} that does not fit its bytes")
+        raise MalformedError(f"a shape of {name!r:.80} that does not fit its bytes")
     return _Entry(dtype, tuple(shape), begin, end)
-
-
-def _widened(array: np.ndarray) -> np.ndarray:
-    """Return the same numbers in a dtype that NumPy can calculate with."""
-    if array.dtype != _BFLOAT16:
-        return array
-    return (array["bfloat16"].astype("<u4") << 16).view("<f4")
 
 
 def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:

@@ -91,7 +91,7 @@ def flat_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple
         if isinstance(value, Mapping):
             yield from flat_settings(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, list(value) if isinstance(value, tuple) else value
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
 
 
 def _shown(value: Any) -> str:

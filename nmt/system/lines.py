@@ -18,18 +18,19 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial, wraps
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, BinaryIO, Generic, TypeVar, cast
+from typing import Any, BinaryIO, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from nmt.errors import DataError, PathError, how_to_install
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes, kind_of_text
 from nmt.system.files import explain
 from nmt.system.paths import absent, exists, files_in, is_file, is_folder, kind, named, shown, text_hint
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_LINE_BYTES = 8 * 2**20
@@ -103,6 +104,22 @@ def text_file(path: str | PathLike[str]) -> Path:
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; {advice}")
     others = " or ".join(shown(one.name) for one in packed)
     raise DataError(absent(path, f"file, nor {others}", text_hint(path) or "check the path"))
+
+
+def while_unchanged(most: int) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
+    """Return a decorator for a function of a text's path: its last results are kept, each until the file changes."""
+
+    def decorate(read: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
+        kept = lru_cache(most)(lambda stamp, *given, **named: read(*given, **named))
+
+        @wraps(read)
+        def found(path: str, /, *given: Any, **named: Any) -> T:
+            facts = text_file(path).stat()
+            return kept((facts.st_mtime_ns, facts.st_size), path, *given, **named)
+
+        return found
+
+    return decorate
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:

@@ -27,10 +27,7 @@ _MOST_NAME, _MOST_PATH = 255, 4096
 _NOT_ON_WINDOWS = re.compile(r"""[<>:"|?*\x01-\x1f]|[. ]$|^(con|prn|aux|nul(?=\.)|(com|lpt)\d)(\.|$)""", re.IGNORECASE)
 """Names that are devices there, streams of another file, or written under another name. NUL is what /dev/null is."""
 _ADDRESS = re.compile(r"[a-z]{2,}:[/\\]")
-_MODEL_NAMES = (
-    *("config.yaml", "lengths.json", "metrics.jsonl", "train.log", "data_check.json", "imported.txt"),
-    "loggers.json",
-)
+_MODEL_NAMES = "config.yaml lengths.json metrics.jsonl train.log data_check.json imported.txt loggers.json".split()
 _MODEL_SUFFIXES = (".safetensors", ".spm")
 
 

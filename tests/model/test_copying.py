@@ -240,13 +240,9 @@ def log_probs_by_loops(model, source, target):
 def test_log_probs_equal_the_formulas_of_the_paper(kind):
     model = small_models.build(VOCAB, dtype=np.float64, **KINDS[kind])
     sources, targets = [[4, 9, 5], [7], [6, 11, 8, 4, 5]], [[5, 10], [], [4, 4, 9]]
-    found, _ = model.forced_log_probs(sources, targets_with_end(targets), threads=1)
+    found, _ = model.forced_log_probs(sources, [[*target, EOS_ID] for target in targets], threads=1)
     for source, target, scores in zip(sources, targets, found, strict=True):
         np.testing.assert_allclose(scores, log_probs_by_loops(model, source, target), rtol=0, atol=1e-9)
-
-
-def targets_with_end(targets):
-    return [[*target, EOS_ID] for target in targets]
 
 
 @pytest.mark.parametrize("name", ["nothing", "prefixes"])

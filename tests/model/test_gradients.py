@@ -322,13 +322,10 @@ def build(compute_dtype, **more):
     return small_models.build(WIDE, compute_dtype=compute_dtype, scale=0.3, **OPTIONS, **more)
 
 
-def some_batch():
-    sources = small_models.random_sentences(np.random.default_rng(2), 12, WIDE, 7)
-    return small_models.batch_of([(src, src[::-1]) for src in sources])
-
-
 def test_loss_and_gradients_are_near_and_do_not_depend_on_threads():
-    batch, exact, near = some_batch(), build("float32"), build("bfloat16")
+    sources = small_models.random_sentences(np.random.default_rng(2), 12, WIDE, 7)
+    batch = small_models.batch_of([(src, src[::-1]) for src in sources])
+    exact, near = build("float32"), build("bfloat16")
     wanted, gradients = exact.loss_and_gradients(batch, seed=0, threads=1)
     stats, found = near.loss_and_gradients(batch, seed=0, threads=1)
     assert stats.loss != wanted.loss

@@ -17,7 +17,8 @@ from nmt.cli.options.path_types import INPUT, new_folder, reads
 @click.option("--last", type=click.IntRange(min=1), help="Average this many of the newest checkpoints.")
 @click.option("--best", type=click.IntRange(min=1), help="Average this many of the best checkpoints.")
 @reads(
-    *("--checkpoint", "files"),
+    "--checkpoint",
+    "files",
     metavar="NAME",
     multiple=True,
     show_default="none",

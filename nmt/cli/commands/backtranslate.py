@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -97,15 +96,10 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
 def _copy(text: str, copy: Path, made: Path) -> int:
     """Write the lines of the text next to their translations, unless the text is that file itself; return their number.
     Raises DataError if the number of translations differs."""
-    found = sum(1 for _ in read_lines(made))
-    if copy.exists() and text_file(text).samefile(copy):
-        return _counted(read_lines(text), found, text, made)
-    with write_errors(str(copy)), replacing(copy, sync=True) as temporary, temporary.open("wb") as file:
-        return _counted((file.write(line.encode() + b"\n") for line in read_lines(text)), found, text, made)
-
-
-def _counted(lines: Iterable[Any], found: int, text: str, made: Path) -> int:
-    """Return the number of lines. Raises DataError if their translations are `found` and not as many."""
-    if (count := sum(1 for _ in lines)) != found:
+    count, found = (sum(1 for _ in read_lines(one)) for one in (text, made))
+    if count != found:
         raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start again")
+    if not (copy.exists() and text_file(text).samefile(copy)):
+        with write_errors(str(copy)), replacing(copy, sync=True) as temporary, temporary.open("wb") as file:
+            file.writelines(line.encode() + b"\n" for line in read_lines(text))
     return count

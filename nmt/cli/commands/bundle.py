@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nmt.cli.lines.streams import tell
-from nmt.cli.options.command import Command, checkpoint_option
+from nmt.cli.options.command import Command, checkpoint_option, flag
 from nmt.cli.options.path_types import INPUT, OUTPUT_PLACE, writes
 from nmt.errors import CheckpointError
 from nmt.system.paths import check_prefix, exists
@@ -15,7 +15,7 @@ from nmt.system.paths import check_prefix, exists
 @click.argument("model_dir", metavar="MODEL", type=INPUT)
 @writes("-o", "--output", kind=OUTPUT_PLACE, metavar="FILE.nmt", required=True, text="File to write.")
 @checkpoint_option
-@click.option("--card", is_flag=True, help="Also write a model card, FILE.md, as used on model hubs.")
+@flag("--card", text="Also write a model card, FILE.md, as used on model hubs.")
 def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
     """Pack a model into one file.
 

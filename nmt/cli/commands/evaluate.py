@@ -10,8 +10,8 @@ import click
 
 from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
 from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
-from nmt.cli.options.command import Command, running_options, table_of, table_options
-from nmt.cli.options.path_types import INPUT, chooses, flag, reads, writes
+from nmt.cli.options.command import Command, chooses, flag, running_options, table_of, table_options
+from nmt.cli.options.path_types import INPUT, reads, writes
 from nmt.cli.options.search_options import beam_options, tell_needs
 from nmt.evaluate.scores import ALL_METRICS, METRICS, TOKENIZERS
 

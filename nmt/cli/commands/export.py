@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nmt.cli.lines.streams import check_page, tell
-from nmt.cli.options.command import Command, cells_option, checkpoint_option
+from nmt.cli.options.command import Command, cells_option, checkpoint_option, chooses, flag
 from nmt.cli.options.path_types import INPUT, NEW_PLACE, writes
 from nmt.errors import ConfigError
 from nmt.system.paths import check_new_folder, check_output
@@ -16,30 +16,38 @@ from nmt.system.paths import check_new_folder, check_output
 if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
 
-_WEB = ("web", "web-module")
-_COMPILED = (*_WEB, "c")
+_COMPILED = ("web", "web-module", "c")
 
 
 @click.command(cls=Command)
 @click.argument("model_dir", metavar="MODEL", type=INPUT)
 @writes(
-    *("-o", "--output"),
+    "-o",
+    "--output",
     kind=NEW_PLACE,
     metavar="PATH",
     required=True,
     text="New folder for the exported model; for web, the page to write.",
 )
-@click.option("--to", "form", type=click.Choice(["numpy", "onnx", *_COMPILED]), required=True, help="Export format.")
-@click.option(
+@chooses("--to", "form", among=["numpy", "onnx", *_COMPILED], required=True, text="Export format.")
+@chooses(
     "--compute-dtype",
-    type=click.Choice(["float32", "int8"]),
+    among=["float32", "int8"],
     show_default="int8",
-    help="For web, web-module and c: numbers of the matrices and their products; int8 makes a page a quarter as large.",
+    text="For web, web-module and c: numbers of the matrices and their products; int8 makes a page a quarter as large.",
 )
-@click.option("--embed", is_flag=True, help="For c: put the model into the library, so that there is no file to load.")
+@flag("--embed", text="For c: put the model into the library, so that there is no file to load.")
 @checkpoint_option
 @cells_option
-def export(model_dir: str, output: str, form: str, compute_dtype: str | None, **options: Any) -> None:
+def export(
+    model_dir: str,
+    output: str,
+    form: str,
+    compute_dtype: str | None,
+    embed: bool,
+    checkpoint: str | None,
+    cells: tuple[str, ...],
+) -> None:
     """Export a model to a web page, C, NumPy or ONNX, to run without nmt.
 
     --to web writes one page that translates in a browser without a server, and sends nothing anywhere. It contains the
@@ -73,7 +81,7 @@ def export(model_dir: str, output: str, form: str, compute_dtype: str | None, **
 
     if compute_dtype is not None and form not in _COMPILED:
         raise ConfigError(f"--compute-dtype: must come with --to web, web-module or c, got --to {form}; leave it out")
-    if options["embed"] and form != "c":
+    if embed and form != "c":
         raise ConfigError(f"--embed: must come with --to c, got --to {form}; leave it out")
     if output == "-":
         raise ConfigError("--output: must be a file or a folder to write, got the standard output; name a path")
@@ -83,11 +91,10 @@ def export(model_dir: str, output: str, form: str, compute_dtype: str | None, **
         check_page(output, "an earlier page")
     else:
         check_new_folder(out)
-    saved = load_saved_model(model_dir, options["checkpoint"], cells=options["cells"])
+    saved = load_saved_model(model_dir, checkpoint, cells=cells)
     if form in _COMPILED:
-        kind = compute_dtype or "int8"
-        _export_compiled(out, form, (model_dir, options["checkpoint"], saved, kind), embed=options["embed"])
-        form += f", in {kind}"
+        _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"), embed=embed)
+        form += f", in {compute_dtype or 'int8'}"
     else:
         _export_script(out, form, saved)
     files = list(out.iterdir()) if out.is_dir() else [out]

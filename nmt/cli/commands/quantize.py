@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from nmt.cli.lines.streams import tell
-from nmt.cli.options.command import Command, cells_option, checkpoint_option
-from nmt.cli.options.path_types import INPUT, chooses, new_folder
+from nmt.cli.options.command import Command, cells_option, checkpoint_option, chooses
+from nmt.cli.options.path_types import INPUT, new_folder
 from nmt.errors import CheckpointError
 
 

@@ -11,8 +11,8 @@ import click
 
 from nmt.cli.lines.judging import langs_of, tell_doubts
 from nmt.cli.lines.streams import check_apart, finite, in_step, output_lines, tell, telling_notices
-from nmt.cli.options.command import Command, checkpoint_option, running_options, table_of, table_options
-from nmt.cli.options.path_types import INPUT, chooses, reads, writes
+from nmt.cli.options.command import Command, checkpoint_option, chooses, running_options, table_of, table_options
+from nmt.cli.options.path_types import INPUT, reads, writes
 from nmt.cli.options.search_options import search_option
 from nmt.system.lines import chunks
 

@@ -15,10 +15,11 @@ from nmt.cli.options.command import (
     cells_option,
     checkpoint_option,
     compute_dtype_option,
+    flag,
     require_extra,
     threads_option,
 )
-from nmt.cli.options.path_types import INPUT, flag
+from nmt.cli.options.path_types import INPUT, reads
 from nmt.errors import most_like
 
 
@@ -49,12 +50,7 @@ from nmt.errors import most_like
     default="64M",
     help="Memory for translations of sentences that came before, such as 64M; 0 turns it off.",
 )
-@click.option(
-    "--keys",
-    type=INPUT,
-    metavar="FILE",
-    help="Require an API key: one key per line, with an optional tab and its requests per minute.",
-)
+@reads("--keys", text="Require an API key: one key per line, with an optional tab and its requests per minute.")
 @click.option(
     "--allow-origin",
     metavar="ORIGIN",
@@ -122,17 +118,19 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     from nmt.serve.server import serve as run
     from nmt.serve.settings import Limits, ServerSettings
 
-    limits = Limits(**{name: options.pop(option) for name, option in _LIMITS.items()})
-    options["threads"] = usable_threads(options["threads"])
+    limits = Limits(
+        characters=options.pop("max_characters"),
+        texts=options.pop("max_texts"),
+        alternatives=options.pop("max_alternatives"),
+        requests_per_minute=options.pop("requests_per_minute"),
+        body_bytes=options.pop("max_body"),
+        file_bytes=options.pop("max_file"),
+        seconds=options.pop("timeout"),
+        file_seconds=options.pop("file_timeout"),
+        waiting=options.pop("max_waiting"),
+    )
+    options["threads"] = usable_threads(options["threads"])  # all that are left are named as `ServerSettings` has them
     run(ServerSettings(tuple(map(Path, models)), limits=limits, **options), _unknown_variables())
-
-
-_LIMITS = {
-    **{name: f"max_{name}" for name in ("characters", "texts", "alternatives", "waiting")},
-    **{"requests_per_minute": "requests_per_minute", "body_bytes": "max_body", "file_bytes": "max_file"},
-    **{"seconds": "timeout", "file_seconds": "file_timeout"},
-}
-"""The option of each limit; all other options have the names of `ServerSettings`."""
 
 
 def _unknown_variables() -> list[str]:

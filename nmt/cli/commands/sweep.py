@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -46,7 +45,15 @@ from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, writes
     show_default="model_dir of the config",
     text="Folder for the runs.",
 )
-def sweep(config: str, grid: tuple[str, ...], overrides: tuple[str, ...], output: str | None, **how: Any) -> None:
+def sweep(
+    config: str,
+    grid: tuple[str, ...],
+    overrides: tuple[str, ...],
+    seeds: int,
+    jobs: int,
+    threads: int | None,
+    output: str | None,
+) -> None:
     """Train with every combination of some settings, and compare.
 
     Each run has its own folder in DIR, named after its settings; NAME.err next to it shows its progress. Run the same
@@ -63,11 +70,11 @@ def sweep(config: str, grid: tuple[str, ...], overrides: tuple[str, ...], output
     from nmt.rnn.cores import default_threads
     from nmt.train.sweep import parse_grid, plan, run_sweep, summary
 
-    folder, runs = plan(config, overrides, parse_grid(grid), how["seeds"], None if output is None else Path(output))
-    cores = str(how["threads"] or max(1, default_threads() // how["jobs"]))
+    folder, runs = plan(config, overrides, parse_grid(grid), seeds, None if output is None else Path(output))
+    cores = str(threads or max(1, default_threads() // jobs))
     command = [sys.executable, "-m", "nmt", "train", config, "--threads", cores]
     command += [word for text in overrides for word in ("--set", text)]
-    ended_by = run_sweep(command, folder, runs, how["jobs"], tell)
+    ended_by = run_sweep(command, folder, runs, jobs, tell)
     say(summary(runs))
     if ended_by is not None:
         sys.exit(128 + ended_by)

@@ -16,8 +16,9 @@ import click
 
 from nmt.cli.lines.streams import say, tell
 from nmt.cli.options import command
-from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, flag, reads, writes
+from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, reads, writes
 from nmt.system.lines import read_lines, without_packing
+from nmt.system.notices import tell_nobody
 from nmt.system.paths import exists, files_in, is_file, shown
 
 if TYPE_CHECKING:
@@ -78,14 +79,16 @@ if TYPE_CHECKING:
     show_default=False,
     help="Train for this time, such as 2h or 90m; fits updates, schedule and validations to this machine's speed.",
 )
-@flag("--plan", text="Do not train: run a few batches and print parameters, memory, speed and estimated training time.")
-@flag("--show-config", text="Do not train: print all settings as YAML.")
-@flag(
+@command.flag(
+    "--plan", text="Do not train: run a few batches and print parameters, memory, speed and estimated training time."
+)
+@command.flag("--show-config", text="Do not train: print all settings as YAML.")
+@command.flag(
     "--check-data",
     text="Do not train: check all corpora and print the problems found; exit code 1 if training cannot work.",
 )
-@flag("--json", "as_json", text="With --check-data: print JSON.")
-@flag("--stop-with-stdin", text="Stop as by Ctrl-C when standard input ends, for programs that start this one.")
+@command.flag("--json", "as_json", text="With --check-data: print JSON.")
+@command.flag("--stop-with-stdin", text="Stop as by Ctrl-C when standard input ends, for programs that start this one.")
 def train(
     inputs: tuple[str, ...],
     folder: str | None,
@@ -93,8 +96,17 @@ def train(
     src_lang: str | None,
     tgt_lang: str | None,
     overrides: tuple[str, ...],
+    threads: int | None,
+    device: str | None,
+    seed: int | None,
     preset: str | None,
-    **options: Any,
+    budget: str | None,
+    plan: bool,
+    show_config: bool,
+    check_data: bool,
+    as_json: bool,
+    stop_with_stdin: bool,
+    **table: Any,
 ) -> None:
     """Train a translation model.
 
@@ -120,7 +132,7 @@ def train(
         nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --budget 10m
     """
-    if options["as_json"] and not options["check_data"]:
+    if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
@@ -129,12 +141,12 @@ def train(
     from nmt.train.planning.budget import seconds_of
 
     keep_little()
-    if options["stop_with_stdin"]:
+    if stop_with_stdin:
         _stop_with_stdin()
-    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), command.table_of(options))
-    if options["budget"] is not None:
-        seconds_of(options["budget"])  # raises before anything is read
-    own: dict[str, str | int | None] = {"seed": options["seed"]}
+    texts = texts_of(inputs, folder, dev, (src_lang, tgt_lang), command.table_of(table))
+    if budget is not None:
+        seconds_of(budget)  # raises before anything is read
+    own: dict[str, str | int | None] = {"seed": seed}
     # As JSON, since a language (no) or a folder may be named like another YAML value.
     named = {"data.src.lang": src_lang, "data.tgt.lang": tgt_lang, "model_dir": folder if texts is None else None}
     own |= {key: None if value is None else json.dumps(value) for key, value in named.items()}
@@ -142,27 +154,27 @@ def train(
         own |= {"preset": preset}
     overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()
-    _check_alone([name for name in ("budget", "show_config", "check_data", "plan") if options[name]], ranks.size)
-    running = options["threads"], options["device"]
+    instead = {"--budget": budget, "--show-config": show_config, "--check-data": check_data, "--plan": plan}
+    _check_alone([option for option, value in instead.items() if value], ranks.size)
     with ranks.together():
-        notify = tell if ranks.rank == 0 else None  # print messages once, not once per rank
+        notify = tell if ranks.rank == 0 else tell_nobody  # print messages once, not once per rank
         if texts is None:
             config = load_config(inputs[0], overrides)
         else:
             from nmt.train.run.training import config_of_texts
 
-            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not options["show_config"])
+            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not show_config)
         config = with_model_of_start(config)
-        if options["show_config"]:
+        if show_config:
             click.echo(dump_config(config), nl=False)
-        elif options["check_data"]:
-            _check_data(config, options["as_json"])
-        elif options["plan"]:
+        elif check_data:
+            _check_data(config, as_json)
+        elif plan:
             from nmt.train.planning.dry_run import DryRun, cost_report
 
-            say(cost_report(DryRun(config, running[0], tell, running[1])))
+            say(cost_report(DryRun(config, threads, tell, device)))
         else:
-            _train(config, options["budget"], *running, ranks)
+            _train(config, budget, threads, device, ranks)
 
 
 def texts_of(
@@ -272,13 +284,11 @@ def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
 
 
 def _check_alone(given: list[str], ranks: int) -> None:
-    """Raise UsageError if several options that replace normal training are given, by the names of their parameters, or
-    one with several ranks."""
-    found = [f"--{name.replace('_', '-')}" for name in given]
-    if len(found) > 1:
-        raise click.UsageError(f"Give one of {' and '.join(found)}.")
-    if ranks > 1 and found and found[0] != "--plan":
-        raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
+    """Raise UsageError if several options that replace normal training are given, or one with several ranks."""
+    if len(given) > 1:
+        raise click.UsageError(f"Give one of {' and '.join(given)}.")
+    if ranks > 1 and given and given[0] != "--plan":
+        raise click.UsageError(f"{given[0]} is for one process; leave mpiexec out.")
 
 
 def _stop_with_stdin() -> None:

@@ -13,8 +13,8 @@ from nmt.cli.lines import streams
 from nmt.cli.lines.judging import check_forms, langs_of, tell_doubts, tell_if_strange
 from nmt.cli.lines.tables import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.tables import Columns, Shard, Work, check_no_models, is_corpus, translate_all
-from nmt.cli.options.command import Command, running_options
-from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, OUTPUT_PLACE, chooses, flag, reads, writes
+from nmt.cli.options.command import Command, chooses, flag, running_options
+from nmt.cli.options.path_types import INPUT, OUTPUT_FOLDER, OUTPUT_PLACE, reads, writes
 from nmt.cli.options.search_options import beam_options, search_option, search_options, tell_needs, tell_unused
 from nmt.inference.rows import Rows, translate_rows
 from nmt.search_settings import Place, usable
@@ -168,10 +168,8 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _run(job, source, records, translator, meter)
 
 
-_LINES_ONLY = (
-    *("alignments", "plot_attention", "prefix", "prefix_text", "glossary"),
-    *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
-)
+_LINES_ONLY = """alignments plot_attention prefix prefix_text glossary forbid n_best output_format resume replace_unk
+    dictionary""".split()
 """Options that cannot be combined with tables, folders and shards."""
 
 

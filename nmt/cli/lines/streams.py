@@ -115,19 +115,16 @@ class WarningsOnly(io.TextIOBase):
 
     @override
     def write(self, text: str) -> int:
-        """Write the text if it is a warning or an error; otherwise discard it."""
         if text.startswith(_LOUD):
             self._stream.write(text)
         return len(text)
 
     @override
     def flush(self) -> None:
-        """Flush the stream."""
         self._stream.flush()
 
     @override
     def fileno(self) -> int:
-        """Return the number of the stream's file."""
         return self._stream.fileno()
 
 

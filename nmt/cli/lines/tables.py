@@ -26,9 +26,6 @@ from nmt.system.lines import MAX_LINE_BYTES, read_lines
 FORMATS = ("text", "jsonl", "parquet")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
-Translate = Callable[[list[Any]], Rows]
-"""A function that translates the values of a column."""
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -104,8 +101,8 @@ def _translate_json(part: TablePart, stream: BinaryIO, work: Work, errors: _Erro
     lines, columns = islice(_raw_lines(part.path), part.first, part.end), work.columns
     while chunk := list(islice(lines, work.size)):
         records = [_record(line, columns) for line in chunk]
-        rows = work.translate([None if error else record[columns.among(record)] for record, error in records])
-        for index, (record, error) in enumerate(records):
+        rows = work.translate([value for _, value, _ in records])
+        for index, (record, _, error) in enumerate(records):
             added = columns.of(rows, index)
             if error:
                 added = {name: value for name, value in added.items() if name not in record}
@@ -122,20 +119,19 @@ def _line(record: dict[str, Any]) -> bytes:
         return json.dumps(record).encode() + b"\n"
 
 
-def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
-    """Return the object of a line, empty if it is not an object, and the error."""
+def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], Any, str]:
+    """Return the object of a line, empty if it is not an object, the value to translate, and the error."""
     try:
         record = json.loads(line.decode())
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is one
-        return {}, f"must be a line of JSON in UTF-8, got {str(error).splitlines()[0]}"
+        return {}, None, f"must be a line of JSON in UTF-8, got {str(error).splitlines()[0]}"
     if not isinstance(record, dict):
-        return {}, f"must be a JSON object, got {type(record).__name__}"
-    if columns.among(record) not in record:
-        return record, f"must have {columns.text!r}, got {', '.join(record)[:200] or 'an empty object'}"
-    taken = [name for name in (columns.output, columns.errors, columns.scores) if name in record]
-    if taken:
-        return record, f"must not have {taken[0]!r} already, got an object with it"
-    return record, ""
+        return {}, None, f"must be a JSON object, got {type(record).__name__}"
+    if (name := columns.among(record)) not in record:
+        return record, None, f"must have {columns.text!r}, got {', '.join(record)[:200] or 'an empty object'}"
+    if taken := [one for one in (columns.output, columns.errors, columns.scores) if one in record]:
+        return record, None, f"must not have {taken[0]!r} already, got an object with it"
+    return record, record[name], ""
 
 
 def _translate_parquet(part: TablePart, temporary: Path, work: Work, errors: _Errors) -> None:
@@ -287,7 +283,7 @@ class Work:
 
     form: str | None
     columns: Columns
-    translate: Translate
+    translate: Callable[[list[Any]], Rows]
     size: int
     langs: tuple[str, str]
 

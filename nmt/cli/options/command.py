@@ -10,7 +10,7 @@ import re
 import shlex
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import IO, Any, ClassVar
 
@@ -213,10 +213,7 @@ def _one_line() -> Iterator[None]:
 
 _OF_THE_MACHINE = frozenset(
     getattr(errno, name, None)
-    for name in (
-        *("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "ELOOP", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EIO", "ENOMEM"),
-        "EAGAIN",
-    )
+    for name in "EACCES EPERM EROFS ENAMETOOLONG ELOOP ENOSPC EDQUOT EMFILE ENFILE EIO ENOMEM EAGAIN".split()
 ) - {None}
 """System errors that a correct program can meet, such as missing permissions or a full disk."""
 
@@ -284,6 +281,16 @@ class ByteSize(click.IntRange):
         return int(super().convert(value, param, ctx))
 
 
+def flag(*names: str, text: str) -> Callable[[Any], Any]:
+    """Return an option without a value."""
+    return click.option(*names, is_flag=True, help=text)
+
+
+def chooses(*names: str, among: Sequence[str], text: str, **more: Any) -> Callable[[Any], Any]:
+    """Return an option with one of some values."""
+    return click.option(*names, type=click.Choice(among), help=text, **more)
+
+
 checkpoint_option = click.option(
     "--checkpoint",
     metavar="NAME",
@@ -334,18 +341,18 @@ threads_option = click.option(
     help="Number of CPU cores to use.",
 )
 """The option that all commands share."""
-device_option = click.option(
+device_option = chooses(
     "--device",
-    type=click.Choice(["cpu", "cuda", "auto"]),
+    among=["cpu", "cuda", "auto"],
     show_default="cpu; setting device",
-    help="Device to compute on; auto uses the GPU if a usable one is found.",
+    text="Device to compute on; auto uses the GPU if a usable one is found.",
 )
 """The option of all commands that compute."""
-compute_dtype_option = click.option(
+compute_dtype_option = chooses(
     "--compute-dtype",
-    type=click.Choice(["float32", "bfloat16", "int8"]),
+    among=["float32", "bfloat16", "int8"],
     show_default="float32; setting compute_dtype",
-    help="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
+    text="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
 )
 """The option of all commands that use a model."""
 
@@ -382,11 +389,11 @@ table_options = together(
         show_default="found by headings and texts",
         help="Columns of a table: numbers from 1, letters, headings, or fields such as lx,ge.",
     ),
-    click.option(
+    chooses(
         "--header",
-        type=click.Choice(["yes", "no"]),
+        among=["yes", "no"],
         show_default="found by its words",
-        help="Whether the first row of a table has headings, which are skipped.",
+        text="Whether the first row of a table has headings, which are skipped.",
     ),
     click.option(
         "--sheet",

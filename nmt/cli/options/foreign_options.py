@@ -17,13 +17,13 @@ _ARGUMENTS = {
     "SOURCE": ("model", "input"),
 }
 """Options of other toolkits that are arguments here, by the argument's name in `Usage`."""
-_OPTIONS = {
-    **{"b": "--beam-size", "n": "--n-best", "s": "--src", "t": "--tgt", "m": "--metric", "r": "--ref", "i": "--hyp"},
-    **{"print-alignment": "--alignments", "report-align": "--alignments", "unkpen": "--no-unk", "time": "--budget"},
-    **{"source-lang": "--src-lang", "target-lang": "--tgt-lang", "req-limit": "--requests-per-minute"},
-    **{"sampling-seed": "--seed", "generate-unk": "--no-unk", "hours": "--budget", "max-time": "--budget"},
-    **{"char-limit": "--max-characters", "batch-limit": "--max-texts", "api-keys": "--keys"},
-}
+_OPTIONS = dict(
+    pair.split(":")
+    for pair in """b:--beam-size n:--n-best s:--src t:--tgt m:--metric r:--ref i:--hyp print-alignment:--alignments
+        report-align:--alignments unkpen:--no-unk generate-unk:--no-unk sampling-seed:--seed source-lang:--src-lang
+        target-lang:--tgt-lang time:--budget hours:--budget max-time:--budget req-limit:--requests-per-minute
+        char-limit:--max-characters batch-limit:--max-texts api-keys:--keys""".split()
+)
 """Options of other toolkits that have another name here."""
 _NEEDLESS = {
     **dict.fromkeys(("remove-bpe", "post-process"), "translations are plain text, whose subwords are joined"),

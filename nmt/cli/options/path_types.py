@@ -6,7 +6,7 @@ An option without one of these types must not name a path; a test checks this fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -54,16 +54,6 @@ def writes(
 ) -> Callable[[Any], Any]:
     """Return an option that names a path to write, a file unless `kind` is given."""
     return click.option(*names, type=kind, metavar=metavar, help=text, **more)
-
-
-def flag(*names: str, text: str) -> Callable[[Any], Any]:
-    """Return an option without a value."""
-    return click.option(*names, is_flag=True, help=text)
-
-
-def chooses(*names: str, among: Sequence[str], text: str, **more: Any) -> Callable[[Any], Any]:
-    """Return an option with one of some values."""
-    return click.option(*names, type=click.Choice(among), help=text, **more)
 
 
 def new_folder(text: str) -> Callable[[Any], Any]:

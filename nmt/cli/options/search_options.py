@@ -82,10 +82,7 @@ def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
             tell(f"warning: {_shown(name)} changes nothing without {' and '.join(map(_shown, row.needs))}")
 
 
-_OF_A_MODEL = (
-    *("shortlist", "beam_size", "length_penalty", "batch_size", "checkpoint"),
-    *("compute_dtype", "threads", "device", "cells"),
-)
+_OF_A_MODEL = "shortlist beam_size length_penalty batch_size checkpoint compute_dtype threads device cells".split()
 _NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
     **dict.fromkeys(("column", "output_column"), ("a table, .jsonl or .parquet", None)),
     "alignment_type": ("--alignments", "alignments"),

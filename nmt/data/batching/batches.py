@@ -56,7 +56,6 @@ class Batch:
     num_tgt_tokens: int
 
     def __len__(self) -> int:
-        """Return the number of pairs, B."""
         return len(self.indices)
 
     def doubled(self) -> Batch:
@@ -89,10 +88,13 @@ def gather(src: TokenRows, tgt: TokenRows, rows: np.ndarray, numbers: np.ndarray
     rows = rows[order]
     src_lengths, tgt_lengths = src_lengths[order], tgt_lengths[order]
     tgt_out = _pad(tgt, rows, tgt_lengths, (), (EOS_ID,))
+    tgt_in = np.empty_like(tgt_out)  # BOS, then every token but EOS
+    tgt_in[:1] = BOS_ID
+    tgt_in[1:] = np.where(tgt_out[:-1] == EOS_ID, PAD_ID, tgt_out[:-1])
     return Batch(
         src=_pad(src, rows, src_lengths, *around),
         src_lengths=src_lengths.astype(np.int32),
-        tgt_in=_shift(tgt_out),
+        tgt_in=tgt_in,
         tgt_out=tgt_out,
         tgt_lengths=tgt_lengths.astype(np.int32),
         indices=numbers[order],
@@ -115,15 +117,6 @@ def _pad(
     for n, token in enumerate(after):
         padded[np.arange(len(rows)), lengths - len(after) + n] = token
     return np.ascontiguousarray(padded.T)
-
-
-def _shift(tgt_out: np.ndarray) -> np.ndarray:
-    """Return the decoder input for `tgt_out`: BOS, then every token but EOS."""
-    tgt_in = np.empty_like(tgt_out)
-    if len(tgt_out):
-        tgt_in[0] = BOS_ID
-        tgt_in[1:] = np.where(tgt_out[:-1] == EOS_ID, PAD_ID, tgt_out[:-1])
-    return tgt_in
 
 
 def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:

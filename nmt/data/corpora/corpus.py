@@ -116,7 +116,6 @@ class ParallelCorpus:
     """The number of pairs and weight of each of its corpora; empty for a single one of weight 1."""
 
     def __len__(self) -> int:
-        """Return the number of pairs that were kept."""
         return len(self.src)
 
     def target_counts(self, vocab_size: int) -> np.ndarray:

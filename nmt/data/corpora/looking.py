@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice, product
 from typing import NamedTuple, TypeVar
 
@@ -24,7 +23,7 @@ from nmt.data.tables.objects import LOOKED_AT
 from nmt.data.tables.readers import GRIDS, OBJECTS, RECORDS, form_of, paired
 from nmt.data.tables.sheets import column_of
 from nmt.errors import DataError
-from nmt.system.lines import text_file
+from nmt.system.lines import while_unchanged
 
 _OF_SIDES = (
     frozenset("src source original input lemma word headword lexeme vernacular grapheme graphemes".split()),
@@ -260,10 +259,11 @@ class Look:
         )
 
 
+@while_unchanged(64)
 def look(
     path: str,
-    langs: Sequence[str | None] = (None, None),
-    columns: Sequence[Column] = (None, None),
+    langs: tuple[str | None, ...] = (None, None),
+    columns: tuple[Column, ...] = (None, None),
     header: bool | None = None,
     sheet: str | None = None,
 ) -> Look:
@@ -274,19 +274,6 @@ def look(
 
     Raises DataError if the file cannot be read, or lacks a named column.
     """
-    file = text_file(path)
-    return _look(path, tuple(langs), tuple(columns), header, sheet, (file.stat().st_mtime_ns, file.stat().st_size))
-
-
-@lru_cache(maxsize=64)
-def _look(
-    path: str,
-    langs: tuple[str | None, ...],
-    columns: tuple[Column, ...],
-    header: bool | None,
-    sheet: str | None,
-    stamp: tuple[int, int],
-) -> Look:
     form = form_of(path)
     if form in RECORDS:
         return _look_at_records(path, form, langs, columns)

@@ -52,7 +52,6 @@ class Pieces(Mapping[int, np.ndarray]):
             _append(self._file, ids.astype(np.int32))
 
     def __getitem__(self, number: int) -> np.ndarray:
-        """Return the array of that number."""
         piece = self._pieces[number]
         if isinstance(piece, np.ndarray):
             return piece
@@ -62,11 +61,9 @@ class Pieces(Mapping[int, np.ndarray]):
         return np.frombuffer(self._file.read(4 * piece[1]), np.int32)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the numbers."""
         return iter(self._pieces)
 
     def __len__(self) -> int:
-        """Return the number of arrays."""
         return len(self._pieces)
 
 
@@ -176,7 +173,6 @@ class TokenRows(Sequence[np.ndarray]):
         return start
 
     def __len__(self) -> int:
-        """Return the number of sequences."""
         return len(self.starts) - 1
 
     @overload
@@ -184,7 +180,6 @@ class TokenRows(Sequence[np.ndarray]):
     @overload
     def __getitem__(self, index: slice) -> list[np.ndarray]: ...
     def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        """Return a view of one sequence, or a list of views."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):

@@ -69,7 +69,6 @@ class OverlapIndex:
         self._pieces: dict[int, frozenset[bytes]] = {}
 
     def __len__(self) -> int:
-        """Return the number of held-out lines."""
         return len(self._line_of)
 
     @property

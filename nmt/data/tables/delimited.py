@@ -9,11 +9,10 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice, takewhile
 
 from nmt.errors import DataError
-from nmt.system.lines import MAX_LINE_BYTES, open_binary, read_lines, text_file
+from nmt.system.lines import MAX_LINE_BYTES, open_binary, read_lines, text_file, while_unchanged
 
 _SEPARATORS = "\t;|,"
 """The separators of .csv, the least usual sign of a text first."""
@@ -61,18 +60,12 @@ def grid_rows(path: str, sheet: str | None = None, lenient: bool = False) -> Ite
         ) from None
 
 
+@while_unchanged(64)
 def dialect_of(path: str) -> Dialect:
     """Return how the cells of a file are separated. Raises DataError if it cannot be read."""
-    file = text_file(path)
-    facts = file.stat()
-    return _dialect(path, ".csv" in file.suffixes[-2:], (facts.st_mtime_ns, facts.st_size))
-
-
-@lru_cache(maxsize=64)
-def _dialect(path: str, is_csv: bool, stamp: tuple[int, int]) -> Dialect:
     sample = list(islice(_lines(path, lenient=True), _SAMPLE))
     about = sum(1 for _ in takewhile(lambda line: line.startswith("#") and "\t" not in line, sample))  # Anki, OmegaT
-    if not is_csv and any("\t" in line for line in sample):
+    if ".csv" not in text_file(path).suffixes[-2:] and any("\t" in line for line in sample):
         return Dialect(quoted=_is_quoted(islice(_lines(path, lenient=True), about, None)), before=about)
     if sample and sample[0].lower().startswith("sep=") and len(sample[0]) == 5:  # Excel's own line
         return Dialect(sample[0][4], True, 1)

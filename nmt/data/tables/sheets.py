@@ -14,7 +14,7 @@ from typing import Any
 
 from nmt.errors import DataError, how_to_install
 from nmt.system.file_kinds import HEAD_BYTES, kind_of_bytes
-from nmt.system.lines import text_file
+from nmt.system.lines import text_file, while_unchanged
 
 _MOST_BYTES = 2**28
 """Bytes of all parts of a workbook, unpacked."""
@@ -84,15 +84,10 @@ def doubts(path: str) -> list[str]:
     return told
 
 
+@while_unchanged(2)
 def book_of(path: str) -> Book:
     """Return a workbook, the last one from memory. Raises DataError."""
-    file = text_file(path)
-    facts = file.stat()
-    return _book(str(file), (facts.st_mtime_ns, facts.st_size))
-
-
-@lru_cache(maxsize=2)
-def _book(path: str, stamp: tuple[int, int]) -> Book:
+    path = str(text_file(path))
     try:
         from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
     except ImportError:

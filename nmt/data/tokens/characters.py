@@ -87,7 +87,6 @@ class TextBlock:
         self.lengths = np.fromiter(map(len, lines), dtype=np.int64, count=len(lines))
 
     def __len__(self) -> int:
-        """Return the number of lines."""
         return len(self.lines)
 
     def count(self, marked: np.ndarray) -> np.ndarray:

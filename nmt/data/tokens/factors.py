@@ -71,7 +71,6 @@ class FactoredSubwords(Subwords):
         self._known: dict[str, list[int]] = {}
 
     def __repr__(self) -> str:
-        """Return a text with the numbers of tokens and values."""
         return f"FactoredSubwords({self.vocab_size:,} units, values {', '.join(map(str, self.factor_sizes))})"
 
     @property

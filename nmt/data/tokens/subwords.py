@@ -72,7 +72,6 @@ class Subwords:
         self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
 
     def __repr__(self) -> str:
-        """Return a text with the number of tokens."""
         return f"Subwords({self.vocab_size:,} units)"
 
     @property

@@ -61,7 +61,6 @@ class Vocabulary(Subwords):
         """Whether the tokens are sentencepiece pieces, already split elsewhere: word boundaries are unknown here."""
 
     def __repr__(self) -> str:
-        """Return a text with the number and kind of tokens."""
         return f"Vocabulary({self.vocab_size:,} units, {self.split})"
 
     @property

@@ -159,15 +159,15 @@ def joined(compiler: Compiler, objects: list[Path], public: list[str], whole: Pa
     return whole
 
 
-def save_libraries(compiler: Compiler, whole: Path, folder: Path, name: str, *libraries: str) -> None:
-    """Write a static and a shared library, for macOS the shared one alone; `libraries`: options for what it calls."""
+def save_libraries(compiler: Compiler, whole: Path, folder: Path) -> None:
+    """Write a static and a shared library, which calls the one of mathematics; for macOS the shared one alone."""
     if compiler.for_macos:
-        made = f"lib{name}.dylib"
+        made = "libtranslator.dylib"
         return compiler.run("-shared", "-Wl,-x", f"-Wl,-install_name,@rpath/{made}", "-o", folder / made, whole)
-    compiler.call(compiler.ar, "rcs", folder / f"lib{name}.a", whole)
+    compiler.call(compiler.ar, "rcs", folder / "libtranslator.a", whole)
     if compiler.for_windows:
-        made = f"-Wl,--out-implib,{folder / f'lib{name}.dll.a'},--no-insert-timestamp"
-        return compiler.run("-shared", "-static-libgcc", made, "-o", folder / f"{name}.dll", whole, *libraries)
-    options = ("-shared", f"-Wl,-soname,lib{name}.so,--no-undefined,-z,noexecstack")
-    compiler.run(*options, "-o", folder / f"lib{name}.so", whole, *libraries)
-    (folder / f"lib{name}.so").chmod(0o644)
+        made = f"-Wl,--out-implib,{folder / 'libtranslator.dll.a'},--no-insert-timestamp"
+        return compiler.run("-shared", "-static-libgcc", made, "-o", folder / "translator.dll", whole, "-lm")
+    options = ("-shared", "-Wl,-soname,libtranslator.so,--no-undefined,-z,noexecstack")
+    compiler.run(*options, "-o", folder / "libtranslator.so", whole, "-lm")
+    (folder / "libtranslator.so").chmod(0o644)

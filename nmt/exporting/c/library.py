@@ -56,9 +56,7 @@ def save_library(
             "compute_dtype": compute_dtype,
         }
         objects = [_level(compiler, Path(work) / name, asked) for name in levels]
-        building.save_libraries(
-            compiler, _host(compiler, Path(work), levels, objects, inside), folder, "translator", "-lm"
-        )
+        building.save_libraries(compiler, _host(compiler, Path(work), levels, objects, inside), folder)
         if not inside:
             write_bytes(folder / MODEL_NAME, (Path(work) / next(iter(levels)) / MODEL_NAME).read_bytes())
         example = (_HERE / EXAMPLE).read_text("utf-8")

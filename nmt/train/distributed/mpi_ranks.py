@@ -45,7 +45,8 @@ class MPIRanks(Ranks):
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.host = socket.gethostname()
         self._machines = Machines(self._world, f"{self.host} {_boot()}")
-        self._places = self._world.allgather((self.host, sorted(_affinity())))
+        own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        self._places = self._world.allgather((self.host, sorted(own)))
         local = [cores for host, cores in self._places if host == self.host]
         self._shares_cores = any(local.count(cores) > 1 for cores in local)
         if self._shares_cores:
@@ -181,10 +182,6 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
-
-
-def _affinity() -> set[int]:
-    return set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 class Machines:

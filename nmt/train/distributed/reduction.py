@@ -49,7 +49,11 @@ class Reduction:
     def __init__(self, wire: Wire, arrays: Mapping[str, np.ndarray], wire_dtype: str = "float32") -> None:
         self._wire, self._arrays = wire, arrays
         self._order = list(arrays)[::-1]  # roughly the order of the backward pass; the same in all ranks
-        self._rounded = _bfloat16() if wire_dtype == "bfloat16" else None
+        self._rounded: np.dtype | None = None
+        if wire_dtype == "bfloat16":
+            import ml_dtypes
+
+            self._rounded = np.dtype(ml_dtypes.bfloat16)
         self.sent_bytes = 0
         """Bytes that this rank has sent for the last update."""
         self._ready: set[str] = set()
@@ -115,26 +119,17 @@ class Reduction:
         return pieces
 
     def _reduce(self, names: list[str]) -> None:
-        """Reduce the arrays of one group, through a copy if they are not contiguous in memory."""
-        first = self._arrays[names[0]]
-        if len(names) == 1:
-            self._sum(first.reshape(-1))
-        else:
-            flat = np.concatenate([self._arrays[name].reshape(-1) for name in names])
-            self._sum(flat)
-            at = 0
-            for name in names:
-                array = self._arrays[name]
-                array[...] = flat[at : at + array.size].reshape(array.shape)
-                at += array.size
+        """Reduce the arrays of one group piece by piece, several as a copy of all."""
+        arrays = [self._arrays[name] for name in names]
+        views = [array.reshape(-1) for array in arrays]
+        flat, step = views[0] if len(views) == 1 else np.concatenate(views), PIECE_BYTES // 4
+        for at in range(0, len(flat), step):
+            self._sum(flat[at : at + step])
+        if len(arrays) > 1:
+            for array, part in zip(arrays, np.split(flat, np.cumsum([one.size for one in arrays[:-1]])), strict=True):
+                array[...] = part.reshape(array.shape)
 
     def _sum(self, flat: np.ndarray) -> None:
-        """Reduce a flat array, piece by piece."""
-        step = PIECE_BYTES // 4
-        for at in range(0, len(flat), step):
-            self._sum_piece(flat[at : at + step])
-
-    def _sum_piece(self, flat: np.ndarray) -> None:
         """Exchange parts, add those that this rank owns in the order of ranks, and exchange the sums."""
         wire, rounded = self._wire, self._rounded
         share = -(-len(flat) // wire.size)
@@ -163,10 +158,3 @@ class Reduction:
 
 def _part(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _bfloat16() -> np.dtype:
-    """Return NumPy's dtype for bfloat16, which the package ml_dtypes provides."""
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)

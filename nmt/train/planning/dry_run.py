@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -28,7 +28,7 @@ from nmt.train.updates.update import Updater
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.model.network import Network
+    from nmt.model.translation import TranslationModel
     from nmt.train.updates.dealing import UpdateBatches
 
 
@@ -66,7 +66,7 @@ class DryRun:
         self.config = config
         self.num_threads = resolve_threads(threads, config)
         self.task: Task = Task(config, *sides_of_dry_run(config, notify, keep=keep))
-        self.model: Network = self.task.build_model(choose_device(device or config.device))
+        self.model: TranslationModel = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
@@ -88,7 +88,7 @@ class DryRun:
     def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
         """Time updates as at the start of training, after some for warm-up. It stops early after `seconds`, but not
         before the warm-up and three updates are done."""
-        updates_to_do = self._endless()
+        updates_to_do = (one for epoch in count(1) for one in self.dealing.left(TrainingState(epoch=epoch)))
         for _ in range(warm_up):
             self._update(next(updates_to_do))
         done: list[UpdateBatches] = []
@@ -107,10 +107,6 @@ class DryRun:
     def _update(self, batches: UpdateBatches) -> None:
         self._number += 1
         self._updater.update(batches, self._number, self.schedule.learning_rate(self._number))
-
-    def _endless(self) -> Iterator[UpdateBatches]:
-        for epoch in count(1):
-            yield from self.dealing.left(TrainingState(epoch=epoch))
 
 
 _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0

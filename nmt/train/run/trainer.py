@@ -125,13 +125,6 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
         )
 
 
-def _with_former(config: Config, former: Config, keys: Sequence[str]) -> Config:
-    """Return settings with the former values of those keys that are of the training; texts may have moved."""
-    values, before = config.to_dict(), former.training.to_dict()
-    values["training"] |= {name: value for name, value in before.items() if f"training.{name}" in keys}
-    return config_from_dict(values, trained=True)
-
-
 _OF_USE = "decoding.", "data.test", "compute_dtype"
 """Settings that matter after training, too."""
 
@@ -227,7 +220,9 @@ class Trainer:
                     changed, begun_at = saved.changes.keys if saved else [], parts.state.update
                     result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed)
                 if former is not None and ranks.rank == 0 and result.update == begun_at:  # nothing was trained
-                    save_config(self.folder, _with_former(self.config, former, changed))
+                    values, before = self.config.to_dict(), former.training.to_dict()  # texts may have moved
+                    values["training"] |= {key: one for key, one in before.items() if f"training.{key}" in changed}
+                    save_config(self.folder, config_from_dict(values, trained=True))
                 ranks.end()
                 return result
             except NMTError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from nmt.config.loading import Changes, changed_values
 from nmt.data.corpora.sources import format_of
 from nmt.errors import ConfigError
 from nmt.storage.saved_model import load_saved_model
-from nmt.system.notices import tell_nobody, telling_of_compilation
+from nmt.system.notices import Show, tell_nobody, telling_of_compilation
 from nmt.system.paths import is_file, named, shown
 from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
@@ -120,7 +120,7 @@ def config_of_texts(
     dev: Texts | None,
     folder: Path,
     preset: str | None,
-    tell: Callable[[str], None] | None,
+    tell: Show,
     ranks: Ranks,
     *,
     changes: Changes = (),
@@ -178,7 +178,7 @@ def run_training(
     *,
     ranks: Ranks,
     terminal: TextIO | None,
-    tell: Callable[[str], None] = tell_nobody,
+    tell: Show = tell_nobody,
     exits: bool = True,
 ) -> TrainingResult:
     """Train with these settings, fitted to the time budget if there is one; see `Trainer`. Called by all ranks."""

@@ -22,7 +22,7 @@ from nmt.data.tokens.factors import is_word
 from nmt.errors import CheckpointError, DataError
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
-from nmt.system.notices import tell_nobody
+from nmt.system.notices import Show, tell_nobody
 from nmt.system.paths import exists
 from nmt.train.tasks.named_texts import Texts
 from nmt.train.tasks.prepare import check_own, made_folder
@@ -99,7 +99,7 @@ class Chosen:
     files: list[Path]
     held_out: list[tuple[str, str]] | None
 
-    def write(self, tell: Callable[[str], None] | None = None) -> None:
+    def write(self, tell: Show = tell_nobody) -> None:
         """Write the held-out text, if there is one. Raises CheckpointError if other text is there."""
         if self.held_out is None:
             return
@@ -112,9 +112,8 @@ class Chosen:
                     "folder with -o, or this text with --dev, or remove it"
                 )
             write_bytes(file, content)
-        if tell is not None:
-            files = f"{self.files[0]} and {self.files[1]}"
-            tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}, kept for the training")
+        files = f"{self.files[0]} and {self.files[1]}"
+        tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}, kept for the training")
 
 
 def settings_of(
@@ -122,7 +121,7 @@ def settings_of(
     dev: Texts | None,
     folder: Path,
     preset: str | None,
-    tell: Callable[[str], None] | None = None,
+    tell: Show = tell_nobody,
     *,
     start: Config | None = None,
     write: bool = True,
@@ -138,7 +137,6 @@ def settings_of(
     False only names the files. Raises DataError if the texts cannot be read, or are too few to hold some out, and
     CheckpointError if the folder contains other files.
     """
-    tell = tell or tell_nobody
     if write:
         check_own(folder)
     train = train.recognised(tell)

@@ -259,9 +259,6 @@ def _check_no_model(folder: Path) -> None:
         )
 
 
-DATA_CHECK_NAME = "data_check.json"
-
-
 def check_data(config: Config, show: Show = tell_nobody) -> Findings:
     """Check all of the texts, without writing anything. If no run has left subwords, they are trained on the first
     50,000 lines. Raises DataError if a file is missing or is not text in lines."""
@@ -286,6 +283,6 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
     log.line(found.summary())
     for finding in found.warnings:
         log.line(f"warning: {finding.line()}")
-    path = folder / DATA_CHECK_NAME
+    path = folder / model_folder.DATA_CHECK_NAME
     with writing(path):
         write_bytes(path, (json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())

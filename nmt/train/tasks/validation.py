@@ -15,7 +15,7 @@ from nmt.train.log.progress import perplexity
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translation, Translator
-    from nmt.model.network import Network
+    from nmt.model.translation import TranslationModel
 
 
 LEAST_BLEU = 1.0
@@ -52,7 +52,7 @@ class Validator:
         self._found: list[Translation] = []
         self._known = known
 
-    def losses(self, model: Network, num_threads: int) -> dict[str, float]:
+    def losses(self, model: TranslationModel, num_threads: int) -> dict[str, float]:
         """Return `loss` (mean negative log-likelihood per token, in nats), `ppl` and `accuracy`."""
         nll, tokens, correct = 0.0, 0, 0
         for own in interleaved(self.ranks.collect(lambda: self._losses(model, num_threads))):
@@ -60,7 +60,7 @@ class Validator:
         loss = nll / max(1, tokens)
         return {"loss": loss, "ppl": perplexity(loss), "accuracy": correct / max(1, tokens)}
 
-    def _losses(self, model: Network, num_threads: int) -> list[tuple[float, int, int]]:
+    def _losses(self, model: TranslationModel, num_threads: int) -> list[tuple[float, int, int]]:
         """Return sums for each of this rank's batches: negative log-likelihood, tokens, correct guesses."""
         found = []
         for batch in self.batches[self.ranks.rank :: self.ranks.size]:

@@ -38,7 +38,6 @@ class UpdateBatches:
     batches: TrainBatches = field(repr=False)
 
     def __len__(self) -> int:
-        """Return the number of batches, over all processes."""
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.errors import DataError, NMTError
 from nmt.model.batch_pass import LIKELIHOOD, Alignment, Objective
-from nmt.model.network import LossStats, Network
+from nmt.model.network import LossStats
 from nmt.rnn.cell import belongs
 from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
 from nmt.train.distributed.ranks import Ranks
@@ -21,6 +21,7 @@ from nmt.train.updates.schedule import batch_seed
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
+    from nmt.model.translation import TranslationModel
     from nmt.rnn.arrays.workspace import Group
     from nmt.train.updates.dealing import UpdateBatches
 
@@ -40,7 +41,7 @@ class Methods:
     """The training methods that the settings enable; without any, a batch is unchanged. `alignments`: word alignments
     of the training pairs, if attention is guided by them."""
 
-    def __init__(self, config: Config, model: Network, alignments: WordAlignments | None = None) -> None:
+    def __init__(self, config: Config, model: TranslationModel, alignments: WordAlignments | None = None) -> None:
         settings, source = config.training, config.data.src
         self._settings, self._model = settings, model
         self._alignments = alignments
@@ -110,7 +111,7 @@ class Updater:
     def __init__(
         self,
         config: Config,
-        model: Network,
+        model: TranslationModel,
         optimizer: Optimizer,
         num_threads: int,
         ranks: Ranks | None = None,
@@ -188,7 +189,7 @@ class GradientSum:
     separately and then added in the order of the batches, so that the sum does not depend on how batches are spread
     over ranks. `wire_dtype`: the dtype in which gradients are sent between ranks."""
 
-    def __init__(self, model: Network, wire_dtype: str, ranks: Ranks) -> None:
+    def __init__(self, model: TranslationModel, wire_dtype: str, ranks: Ranks) -> None:
         self._model, self._ranks = model, ranks
         self.arrays = model.gradient_group()
         self._one: Group | None = None  # the gradients of one batch, if this process computes several

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from nmt.cli.lines.streams import tell
-from nmt.cli.options.command import Command, require_extra
+from nmt.cli.options.command import Command, flag, require_extra
 from nmt.cli.options.path_types import OUTPUT_FOLDER
 
 
 @click.command(cls=Command)
 @click.argument("folder", metavar="[FOLDER]", required=False, type=OUTPUT_FOLDER)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 for any free one.")
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@flag("--no-browser", text="Only print the address.")
 def studio(folder: str | None, port: int, no_browser: bool) -> None:
     """Make translators in the browser, from a spreadsheet on.
 
