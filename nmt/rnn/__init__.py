@@ -9,9 +9,58 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nmt.rnn.arrays.weights import Weights, initial_params
     from nmt.rnn.cell import Axes, Captured, Cell, Param, Scope, Shape, State
-    from nmt.rnn.cells import *
+    from nmt.rnn.cells.attention import AttentionCell
+    from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
+    from nmt.rnn.cells.elementwise import IndRNNCell, LRNCell, MinGRUCell, MinLSTMCell, RGLRUCell, SRUCell, SSRUCell
+    from nmt.rnn.cells.elman import ElmanCell
+    from nmt.rnn.cells.gru import DeepTransitionGRUCell, GRUCell
+    from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell, MILSTMCell
+    from nmt.rnn.cells.lstm import LSTMCell
+    from nmt.rnn.cells.lstm_variants import (
+        CoupledLSTMCell,
+        LSTMVariantCell,
+        PeepholeLSTMCell,
+        ProjectedLSTMCell,
+        SLSTMCell,
+    )
+    from nmt.rnn.cells.matrix_states import LinearAttentionCell, MLSTMCell, RWKV7Cell, S6Cell
+    from nmt.rnn.cells.wrapping import (
+        BlockCell,
+        DropoutCell,
+        HeadsCell,
+        LearnedStartCell,
+        LinearCell,
+        NormedCell,
+        OutputDropoutCell,
+        Past,
+        RecurrentDropoutCell,
+        ResidualCell,
+        SkipCell,
+        StackCell,
+        UnrolledCell,
+        ZoneoutCell,
+    )
     from nmt.rnn.check_cell import check
-    from nmt.rnn.functions import *
+    from nmt.rnn.functions import (
+        axes,
+        concat,
+        dot,
+        exp,
+        flat,
+        maximum,
+        mean,
+        positive,
+        relu,
+        sigmoid,
+        softmax,
+        softplus,
+        split,
+        sqrt,
+        tanh,
+        total,
+        transposed_matmul,
+        weighted_sum,
+    )
     from nmt.rnn.layers.layer_stack import reverse_sequence
     from nmt.rnn.layers.operators import GRU, LSTM, RNN
     from nmt.rnn.scan.chunks import ChunkedScan

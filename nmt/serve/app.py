@@ -150,7 +150,7 @@ async def _known_error(request: Request, error: Any) -> Response:
     path, headers = request.url.path, dict(error.headers or {})
     message = f"path: must be one of this server, got {path:.200}; /spec lists them"
     if error.status_code == 405:
-        methods = " or ".join(one for one in headers["Allow"].split(", ") if one != "HEAD")
+        methods = " or ".join(one for one in headers.get("Allow", "").split(", ") if one != "HEAD")
         message = f"method: must be {methods} for {path:.200}, got {request.method}; see /spec"
     elif removed := next((text for start, text in _REMOVED.items() if path.startswith(start)), None):
         message = f"path: {path:.200} {removed}"

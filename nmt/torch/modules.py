@@ -24,7 +24,6 @@ from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
 from nmt.rnn.cells.wrapping import WrappedCell
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.graph import Value
-from nmt.rnn.scan.scan_setup import by_name
 from nmt.torch.stack import Call, Source, Stack, mode, obstacle, padded, repacked, say_once
 
 _VF = torch._VF
@@ -246,7 +245,7 @@ class CellModule(_WithStacks):
         takes them; of a packed sequence, with rows in the order of the packed ones. Raises ShapeError, NMTError.
         """
         packed, states = x if isinstance(x, PackedSequence) else None, self._cell.states()
-        given = self._checked(x, states, state, lengths, others)
+        given = self._checked(x, states, {} if state is None else state, lengths, others)
         if packed is not None:
             x, lengths = padded(packed)
             if packed.sorted_indices is not None:
@@ -281,9 +280,13 @@ class CellModule(_WithStacks):
     def _checked(self, x: Any, states: Mapping[str, int], state: Any, lengths: Any, others: Mapping[str, Any]) -> Any:
         """Return initial states in the cell's order. Raises ShapeError: an argument is of another kind."""
         name, packed = type(self._cell).__name__, isinstance(x, PackedSequence)
-        known = (*self._cell.captured(), *self._cell.sequences())
-        state = by_name(name, "state", state, states, "; give others, and lengths, by name")
-        by_name(name, "captured arrays and sequences", others, dict.fromkeys(known), "; states are given in one dict")
+        if not isinstance(state, Mapping):
+            promise = f"state must be a dict with tensors for {', '.join(states) or 'no state'}"
+            raise ShapeError(f"{name}: {promise}, got {type(state).__name__}; give others, and lengths, by name")
+        known = {*self._cell.captured(), *self._cell.sequences()}
+        if strange := state.keys() - states.keys() or others.keys() - known:
+            promise = f"arrays must be among {', '.join(sorted({*states, *known}))}"
+            raise ShapeError(f"{name}: {promise}, got {min(strange)}; states are given in one dict, others by name")
         for what, one in {"x": x.data if packed else x, **state, **others}.items():
             if not isinstance(one, Tensor):
                 raise ShapeError(f"{name}: {what} must be a tensor, got {type(one).__name__}")

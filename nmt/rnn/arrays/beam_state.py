@@ -47,8 +47,9 @@ class BeamRules:
     def make(
         cls, device: Any, rules: Any, settings: BeamSettings, T: int, *, keys: np.ndarray | None = None
     ) -> BeamRules:
-        """Make rules from a `TokenRules`; T: the maximum length of a translation. The prefixes are one per sentence,
-        or none. keys: those of samples, on the host."""
+        """Make rules from a `TokenRules` for a block of settings.size = N sentences with settings.beam_size = K rows
+        each; T: the maximum length of a translation. The prefixes are one per sentence, or none. keys: those of
+        samples, on the host."""
         N, K = settings.size, settings.beam_size
         begin = np.full((N, max(map(len, rules.prefixes), default=0)), -1, np.int32)
         for row, prefix in zip(begin, rules.prefixes, strict=False):
