@@ -29,6 +29,8 @@ TOGETHER = {
     "model.decoder.embeddings.dropout": "0.2",
     "model.decoder.hidden_dropout": "0.3",
     "model.decoder.copy_source": "true",  # names and numbers
+    "training.src_word_dropout": "0",
+    "training.tgt_word_dropout": "0",
     "training.label_smoothing": "0",  # so that samples are of the text's own distribution
     "training.batch_size": "1024",
     "training.updates": "9000",
@@ -44,8 +46,6 @@ CHEROKEE: dict[str, tuple[float, ...]] = {"chr-en": (15.8,), "en-chr": (12.7,)}
 FROM_ENGLISH = ("hau", "ibo", "lug", "luo", "pcm", "tsn", "twi", "yor", "zul")
 FROM_FRENCH = ("bam", "bbj", "ewe", "fon", "mos", "wol")
 
-WORD_DROPOUT = {"training.src_word_dropout": "0.1", "training.tgt_word_dropout": "0.1"}
-
 Variants = dict[str, tuple[str, str, str, dict[str, str]]]
 
 
@@ -58,14 +58,14 @@ def _sizes(units: int) -> dict[str, str]:
 def iwslt14_sample() -> Variants:
     """About 30 minutes of a core; chosen on dev."""
     training = {"training.batch_size": "1024", "training.updates": "5500", "training.validation_pairs": "500"}
-    more = _sizes(384) | WORD_DROPOUT | training | {"training.r_drop": "5"}
+    more = _sizes(384) | training | {"training.r_drop": "5"}
     return {"de-en": ("data/iwslt14-sample", "de", "en", more)}
 
 
 def cherokee() -> Variants:
     """Both directions, each for about 40 minutes of a core."""
     training = {"training.batch_size": "1024", "training.updates": "11000", "training.validation_freq": "2000"}
-    more = _sizes(384) | WORD_DROPOUT | training
+    more = _sizes(384) | training
     pairs = [name.split("-") for name in CHEROKEE]
     return {f"{src}-{tgt}": ("data/cherokee", src, tgt, more) for src, tgt in pairs}
 
