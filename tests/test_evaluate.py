@@ -106,6 +106,7 @@ def test_error_rates_by_hand():
     assert scores["accuracy"].score == pytest.approx(100 / 3)
     assert scores["per"].score == pytest.approx(100 * (0 + 1 + 1) / (2 + 3 + 3))
     assert score_translations(["a b c"], ["b"], metrics=("per",))["per"].score == pytest.approx(200)
+    assert score_translations(["c"], ["a b c"], metrics=("per",))["per"].score == pytest.approx(200 / 3)
     assert "nrefs:var" in scores["wer"].signature and "unit:line" in scores["wer"].signature
     lower = score_translations(["B E"], ["b e"], metrics=("wer",), lowercase=True)["wer"]
     assert lower.score == 0 and "case:lc" in lower.signature

@@ -229,8 +229,10 @@ def test_what_is_known_of_a_checkpoint_goes_with_the_model(folder, tmp_path):
     saved.content.update(known)
     save_folder(tmp_path / "folder", saved)
     save_bundle(tmp_path / "one.nmt", saved)
-    for place in (tmp_path / "folder", tmp_path / "one.nmt"):
-        assert {**load_saved_model(place).content, **known} == load_saved_model(place).content
+    save_bundle(tmp_path / "again.nmt", load_saved_model(tmp_path / "one.nmt"))
+    for place in (tmp_path / "folder", tmp_path / "one.nmt", tmp_path / "again.nmt"):
+        found = load_saved_model(place)
+        assert {**found.content, **known} == found.content and found.scores == saved.scores
 
 
 def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):

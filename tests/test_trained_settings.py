@@ -312,6 +312,7 @@ def test_a_card_has_no_place_of_the_machine(folder, tmp_path):
     write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
     text = (tmp_path / "m.md").read_text("utf-8")
     assert "/home/me" not in text and '"learning_rate"' in text
+    refused(CheckpointError, "m.md: must be a new file", write_card, tmp_path / "m.md", saved, tmp_path / "m.nmt")
 
 
 def test_a_card_that_cannot_be_written_leaves_no_bundle(folder, tmp_path, monkeypatch):

@@ -63,8 +63,8 @@ def test_an_order_of_memory_that_is_lost_is_found(old, new, direction, monkeypat
         return changed(re.escape(old), new, ptx) if kernel.name.endswith(direction) else ptx
 
     monkeypatch.setattr(test_persistent, "runtime_with", partial(ptx_runtime_with, change=change))
+    case, tiles = recurrent.case("lstm", 3, 5, 32, [3, 3, 2, 3, 3]), test_persistent.tiny("lstm", False)
     with pytest.raises(AssertionError, match="a race: "):
-        case, tiles = recurrent.case("lstm", 3, 5, 32, [3, 3, 2, 3, 3]), test_persistent.tiny("lstm", False)
         test_persistent.check(case, tiles, False, 1)
 
 

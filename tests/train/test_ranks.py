@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -262,8 +263,8 @@ nothing = machines.gathered({}, np.int64)
 expected = np.concatenate([np.arange(number) for number in range(11)])
 assert whole.dtype == np.int32 and whole.tolist() == expected.tolist(), whole
 assert not whole.flags.writeable and nothing.dtype == np.int64 and not len(nothing)
-with open("/proc/self/maps") as maps:  # at the end of a line the file's number, its name, (deleted)
-    mine = {line.split()[-3] for line in maps if "nmt-text-" in line and line.endswith("(deleted)\\n")}
+with open("/proc/self/maps") as maps:  # addresses, rights, offset, device, the file's number, its name
+    mine = {line.split()[4] for line in maps if "nmt-text-" in line and line.endswith("(deleted)\\n")}
 every = MPI.COMM_WORLD.allgather(mine)
 print(MPI.COMM_WORLD.gather(sum(bool(mine & theirs) for theirs in every)))
 """
@@ -331,8 +332,9 @@ def ranks_of(launcher: subprocess.Popen[str]) -> dict[int, psutil.Process]:
     """Processes of the ranks that a launcher has started, by rank."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.Process(launcher.pid).children(recursive=True):
-        if "PMI_RANK" in (given := process.environ()):
-            found.setdefault(int(given["PMI_RANK"]), process)
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            if "PMI_RANK" in (given := process.environ()):
+                found.setdefault(int(given["PMI_RANK"]), process)
     return found
 
 

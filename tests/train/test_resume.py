@@ -327,7 +327,7 @@ def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Pa
     assert "choose another model_dir" in message
     assert f"training.load_model={folder}" in message
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"} == before
-    both = [{"path": str(tmp_path / name)} for name in ("train", "test")]  # a list is named by its paths
+    both = [{"path": str(tmp_path / "train")}, {"path": str(tmp_path / "test"), "weight": 2}]  # named by its paths
     line = f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"
     refused(CheckpointError, line, make_trainer({"data": {"train": both}}, epochs=2).run)
 

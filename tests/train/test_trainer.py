@@ -154,10 +154,13 @@ def test_what_was_good_before_stays(make_trainer: Make) -> None:
     assert make_trainer(updates=10).run().update == 10
 
 
-def test_numbered_best_checkpoints(make_trainer: Make) -> None:
-    trainer = make_trainer(metric="loss", keep_best_ckpts=2, epochs=6)
+@pytest.mark.parametrize(("metric", "is_higher_better"), [("loss", False), ("bleu", True)])
+def test_numbered_best_checkpoints(make_trainer: Make, metric: str, is_higher_better: bool) -> None:
+    """With steps so small that each validation has another score."""
+    steps = {"updates": 12, "validation_freq": 3, "learning_rate": 0.02}
+    trainer = make_trainer(metric=metric, keep_best_ckpts=2, **steps)
     trainer.run()
-    best = sorted(events(trainer.folder, "validation"), key=lambda event: event["loss"])[:2]
+    best = sorted(events(trainer.folder, "validation"), key=lambda event: event[metric], reverse=is_higher_better)[:2]
     kept = best_checkpoints(trainer.folder, 2)
     assert [path.stem for path in kept] == [f"best-{event['update']}" for event in best]
     assert set(kept) == {*trainer.folder.glob("best-*")}
