@@ -79,14 +79,13 @@ class ArrayChecks:
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
 
 
-def by_name(where: str, what: str, given: Any, known: Mapping[str, Any] | None = None, advice: str = "") -> Any:
-    """Return arrays given by name, none where None, after checking that they are among the known names, if any; advice:
-    the end of the error."""
+def by_name(where: str, what: str, given: Any, known: Mapping[str, Any] | None = None) -> Any:
+    """Return arrays given by name, none where None, after checking that they are among the known names, if any."""
     given = {} if given is None else given
     if not isinstance(given, Mapping) or (known is not None and not given.keys() <= known.keys()):
         promise = "a dict" if known is None else f"a dict with names among {', '.join(known) or 'none'}"
         got = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
-        raise ShapeError(f"{where}: {what} must be {promise}, got {got}{advice}")
+        raise ShapeError(f"{where}: {what} must be {promise}, got {got}")
     return given
 
 
