@@ -5,9 +5,10 @@
 translates the first N sentences of STREAM one after the other, each before its reference is known, and scores those
 translations (online adaptation, Ortiz-Martinez et al. 2010): without learning, with the translation memory alone (the
 target of the most similar source of what was confirmed, if it is similar enough, or else the base model's
-translation), and with learning, for each share of the parameters that is named. Then the next N sentences,
-which are not confirmed, and the general text DEV, before and after; and once more after the pairs were
-consolidated, which is a fine-tuning over all of them: "fine-tuned at the end" has done nothing else.
+translation), and with learning: by updates, by reading similar pairs, and by both. Then the next N sentences, which are
+not confirmed, and the general text DEV, before and after; and once more after the pairs were consolidated, which is a
+fine-tuning over all of them: "fine-tuned at the end" has done nothing else. "Known": of every tenth pair, those that
+are translated as confirmed at once.
 Texts are compared as they are: lower-case them if the model does. --house replaces words of the stream's
 references by those of a house style.
 
@@ -23,6 +24,7 @@ import resource
 import tempfile
 import threading
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -92,16 +94,20 @@ def beside(one: LearningTranslator, texts: list[str], stop: threading.Event) -> 
 
 
 def stream(
-    arguments: argparse.Namespace, share: float, texts: tuple[list[str], list[str]], dev: tuple[list[str], list[str]]
+    arguments: argparse.Namespace,
+    texts: tuple[list[str], list[str]],
+    dev: tuple[list[str], list[str]],
+    how: str,
+    recipe: Recipe,
 ) -> list[str]:
-    """Rows of the table: learning with this share of the parameters, fine-tuning alone, and both."""
+    """Rows of the table: learning, fine-tuning alone, and both."""
     count, (sources, references) = arguments.count, texts
     with tempfile.TemporaryDirectory() as place:
         memory = Path(place) / "memory"
         base = Translator.load(arguments.model, threads=1)
-        one = LearningTranslator(base, memory, recipe=recipe_of(arguments), share=share, idle=None)
+        one = LearningTranslator(base, memory, recipe=recipe, idle=None)
         base_found = base.translate(sources[:count], beam_size=arguments.beam)
-        stop, found, walls, cpus = threading.Event(), [], [], []
+        stop, found, walls, cpus, known = threading.Event(), [], [], [], []
         busy = beside(one, sources[:8], stop) if arguments.busy else None
         for source, reference in zip(sources[:count], references[:count], strict=True):
             found.append(one.translate(source, beam_size=arguments.beam))
@@ -109,6 +115,9 @@ def stream(
             one.learn(source, reference)
             walls.append(1e3 * (time.perf_counter() - began))
             cpus.append(1e3 * (time.thread_time() - of_thread))
+            if len(walls) % 10 == 1:
+                again = one.translate(source, beam_size=arguments.beam)
+                known.append(again.lower().split() == reference.lower().split())
         stop.set()
         if busy is not None:
             busy.join()
@@ -121,16 +130,18 @@ def stream(
             checks, learnt = one.progress().checks, one.progress().learnt
             rise = checks[0].rise if checks else float("nan")
             cells = [shown(stream, references[:count]), shown(later, references[count:]), shown(general, dev[1])]
-            return f"| {name}, {share:.0%} | {' | '.join(cells)} | {rise:+.3f} | {learnt} | {taken} | {of_thread} |"
+            cells += [f"{rise:+.3f}", f"{learnt}", f"{sum(known)} of {len(known)}", taken, of_thread]
+            return f"| {name} | {' | '.join(cells)} |"
 
-        rows = [row("learning", found, " / ".join(times[:2]), " / ".join(times[2:]))]
+        rows = [row(how, found, " / ".join(times[:2]), " / ".join(times[2:]))]
         began, of_thread = time.perf_counter(), time.thread_time()
         if one.consolidate():
             taken = [
                 f"{end - start:.0f} s" for start, end in ((began, time.perf_counter()), (of_thread, time.thread_time()))
             ]
-            rows.append(row("learning, then consolidated", found, *taken))
-            rows.append(row("fine-tuned at the end", base_found, *taken))
+            rows.append(row(f"{how}, then consolidated", found, *taken))
+            if not recipe.reads:
+                rows.append(row("fine-tuned at the end", base_found, *taken))
         check(one, arguments.model, memory)
     return rows
 
@@ -173,7 +184,7 @@ def resident() -> float:
 
 def recipe_of(arguments: argparse.Namespace) -> Recipe:
     """The recipe of the options; what is not given is the default."""
-    given = {name: getattr(arguments, name) for name in ("rate", "updates", "neighbours", "replayed", "passes")}
+    given = {name: getattr(arguments, name) for name in asdict(Recipe())}
     return Recipe(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -183,15 +194,16 @@ def main() -> None:
     parser.add_argument("stream", help="prefix of the two files of the stream")
     parser.add_argument("dev", help="prefix of the general text")
     parser.add_argument("-n", "--count", type=int, default=500)
-    parser.add_argument("--share", type=float, nargs="+", default=[1.0, 0.2])
-    parser.add_argument("--least", type=float, default=0.7, help="similarity from which the memory alone answers")
+    ways = ["updates", "reading", "both"]
+    parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
+    parser.add_argument("--similar", type=float, default=0.7, help="similarity from which the memory alone answers")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--busy", action="store_true", help="translate in another thread meanwhile")
     parser.add_argument("--unguarded", action="store_true", help="never slow or stop learning")
     parser.add_argument("--house", action="store_true", help="words of a house style in the references of the stream")
     parser.add_argument("--grown", type=int, default=0, metavar="PAIRS")
-    for name, kind in (("rate", float), ("updates", int), ("neighbours", int), ("replayed", int), ("passes", int)):
-        parser.add_argument(f"--{name}", type=kind)
+    for name, value in asdict(Recipe()).items():
+        parser.add_argument(f"--{name}", type=type(value))
     arguments = parser.parse_args()
     if arguments.unguarded:
         projects.SLOWS = projects.STOPS = float("inf")
@@ -204,19 +216,21 @@ def main() -> None:
     arguments.count = count
     print(describe(1), f"\n\n{recipe_of(arguments)}, {count} sentences of {arguments.stream}\n")
     print(
-        "| | stream BLEU | chrF | next BLEU | chrF | general BLEU | chrF | rise of loss | learnt | ms: p50 / p95 | "
-        "of the thread |"
+        "| | stream BLEU | chrF | next BLEU | chrF | general BLEU | chrF | rise of loss | learnt | known | "
+        "ms: p50 / p95 | of the thread |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print(f"|{12 * '---|'}")
     whole = base.translate(texts[0], beam_size=arguments.beam)
     general = shown(base.translate(dev[0], beam_size=arguments.beam), dev[1])
     first, later = shown(whole[:count], texts[1][:count]), shown(whole[count:], texts[1][count:])
-    print(f"| no learning | {first} | {later} | {general} | | | | |", flush=True)
-    known = from_memory(texts[0], texts[1], whole, arguments.least, count)
+    print(f"| no learning | {first} | {later} | {general} | | | | | |", flush=True)
+    known = from_memory(texts[0], texts[1], whole, arguments.similar, count)
     first, later = shown(known[:count], texts[1][:count]), shown(known[count:], texts[1][count:])
-    print(f"| memory alone | {first} | {later} | {general} | | | | |", flush=True)
-    for share in arguments.share:
-        print(*stream(arguments, share, texts, dev), sep="\n", flush=True)
+    print(f"| translation memory | {first} | {later} | {general} | | | | | |", flush=True)
+    given = recipe_of(arguments)
+    ways = {"both": given, "updates": replace(given, reads=0), "reading": replace(given, updates=0)}
+    for how in arguments.ways:
+        print(*stream(arguments, texts, dev, how, ways[how]), sep="\n", flush=True)
     if arguments.grown:
         grown(arguments, (texts[0], texts[1]))
 

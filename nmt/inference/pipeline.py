@@ -35,6 +35,13 @@ class ReadsSource(Protocol):
     src_subwords: Subwords
 
 
+class Recalls(Protocol):
+    """The pairs that are read while translating."""
+
+    def reading(self, model: Any) -> Any:
+        """Return a model as one whose search reads the pairs."""
+
+
 class TranslationPipeline(NotPickled):
     """A model with what belongs to it: the base of `Translator`, whose arguments it has."""
 
@@ -57,6 +64,8 @@ class TranslationPipeline(NotPickled):
         """The path it was loaded from, for error messages."""
         self.num_threads = num_threads
         self.shortlist, self.calibration = shortlist, calibration
+        self.recall: Recalls | None = None
+        """The pairs that are read while translating, of a translator that learns."""
         self.loaded: tuple[LoadedModel, ...] = ()
         """The model, or the models of an ensemble, that `Translator.load` made of files."""
 
@@ -64,6 +73,11 @@ class TranslationPipeline(NotPickled):
         data = self.config.data
         what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}"
         return f"{type(self).__name__}({what}, threads={self.num_threads})"
+
+
+def search_model(translator: TranslationPipeline) -> Any:
+    """Return the model as a search runs it, with the pairs that it reads."""
+    return translator.model if translator.recall is None else translator.recall.reading(translator.model)
 
 
 def attends(translator: TranslationPipeline) -> bool:

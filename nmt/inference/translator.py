@@ -48,7 +48,7 @@ class TypingSession(NotPickled):
         )
         self._is_cut = bool(cut)
         self._translator = translator
-        self._session = Session(translator.model, src_ids, translator.num_threads) if src_ids else None
+        self._session = Session(pipeline.search_model(translator), src_ids, translator.num_threads) if src_ids else None
         self._sentence = sentence
 
     def __repr__(self) -> str:
@@ -230,7 +230,9 @@ class Translator(TranslationPipeline, TranslatesTexts):
         constraints = (constraints or Constraints()).of(len(sentences))
         learnt = pipeline.learnt_for(self, shortlist)
         options = translation.search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
-        found = search(self.model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
+        found = search(
+            pipeline.search_model(self), src_ids, options=options, threads=self.num_threads, on_ended=on_batch
+        )
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
             found = [
                 translation.distinct(h, [t.text for t in pipeline.translations_of(self, h, sentences[i])], n_best)
@@ -330,10 +332,8 @@ class Translator(TranslationPipeline, TranslatesTexts):
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]
         found = copy(self)
-        found.model, found.loaded = (
-            Ensemble(models, average),
-            tuple(one for each in (self, *others) for one in each.loaded),
-        )
+        found.model, found.recall = Ensemble(models, average), None
+        found.loaded = tuple(one for each in (self, *others) for one in each.loaded)
         return found
 
     def _check_unchanged(self) -> None:

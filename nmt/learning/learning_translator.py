@@ -25,7 +25,7 @@ from nmt.inference.translation import checked_text
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Check, Match, Memory, Pair, State, Use, read_tmx, write_tmx
 from nmt.learning.projects import HELD_OUT, Projects
-from nmt.learning.trainer import SHARE, Recipe, Trainer, own_names
+from nmt.learning.trainer import Recipe, Trainer
 from nmt.rnn.devices import resolved_dtype
 from nmt.search_settings import SearchSettings
 from nmt.system.paths import named
@@ -71,8 +71,8 @@ class LearningTranslator:
     Args:
         base: The translator of the base model, loaded from files, on the processor.
         memory: The file of the memory; None names it after the model, `learning.sqlite` in its folder.
-        recipe, share: How pairs are learnt, and the share of the parameters that a project has of its own, in a memory
-            that is begun; one that is there keeps its own.
+        recipe: How pairs are learnt in a memory that is begun; one that is there keeps its own. Without updates, pairs
+            are only read, and a project has no parameters of its own.
         idle: After so many seconds without a new pair, projects are consolidated in the background; None: never.
         changed: Called with a project's name and new translator after each change, by the thread that made it.
     """
@@ -83,7 +83,6 @@ class LearningTranslator:
         memory: str | Path | None = None,
         *,
         recipe: Recipe | None = None,
-        share: float = SHARE,
         idle: float | None = IDLE,
         changed: Callable[[str, Translator], None] | None = None,
     ) -> None:
@@ -99,8 +98,9 @@ class LearningTranslator:
         own_path = place / MEMORY_NAME if place.is_dir() else place.with_name(f"{place.name}.{MEMORY_NAME}")
 
         def begin() -> tuple[dict[str, Any], list[tuple[Use, str, str]]]:
-            names = own_names(floating, share)
-            return {"recipe": asdict(recipe or Recipe()), "names": names}, general_text(base.config)
+            chosen = recipe or Recipe()
+            names = list(floating.shapes) if chosen.updates else []
+            return {"recipe": asdict(chosen), "names": names}, general_text(base.config)
 
         self.memory = Memory(own_path if memory is None else named(memory, "memory"), loaded.digest, begin)
         try:
@@ -199,6 +199,8 @@ class LearningTranslator:
             (pair,) = self.memory.add(project, [(source, target)], who=who, state=state, rate=rate)
             if state == State.LEARNT:
                 self._projects.learn(pair)
+            else:
+                self._projects.remember(project, [pair])
         lacking = lacking_in_target(self.base, "the translation", [target])
         return Learnt(pair, "; ".join([note, *lacking] if note else lacking), time.perf_counter() - began)
 
@@ -266,7 +268,7 @@ class LearningTranslator:
                 self.learn(source, target, project=project, who=who)
         else:
             with self._open():
-                self.memory.add(project, pairs, who=who)
+                self._projects.remember(project, self.memory.add(project, pairs, who=who))
         return len(pairs)
 
     def export_tmx(self, path: str | Path, *, project: str = "") -> int:

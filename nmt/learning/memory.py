@@ -275,9 +275,13 @@ class Memory:
         numbers, sources = self._sources[project]
         end = len(numbers) if before is None else bisect_left(numbers, before)
         choices = sources if end == len(sources) else sources[:end]
-        found = self._extract(source, choices, scorer=self._ratio, score_cutoff=100 * least, limit=4 * most)
+        found = self.similar(source, choices, least, 4 * most)
         ranked = sorted(((-score, -numbers[place]) for _, score, place in found))[:most]
         return [Match(self.pair(-number), round(-score / 100, 4)) for score, number in ranked]
+
+    def similar(self, text: str, choices: Sequence[str], least: float, most: int) -> list[tuple[str, float, int]]:
+        """Return the most similar of some texts, each with its similarity in percent and its place; any thread may."""
+        return self._extract(text, choices, scorer=self._ratio, score_cutoff=100 * least, limit=most)
 
     # ------------------------------------------------------------ general text, snapshots, checks
 

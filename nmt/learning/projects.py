@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from nmt.decode.rules.options import Shortlist
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Memory, Pair, Use
+from nmt.learning.nearest import Recall, projection_of
 from nmt.learning.trainer import Arrays, Trainer, loss_of
 from nmt.model.translation import TranslationModel
 from nmt.overriding import override
@@ -77,6 +78,7 @@ class Project:
     own: Arrays
     last: int
     shortlist: Shortlist | None
+    recall: Recall
     translator: Translator
     rate: float = 1.0
     unchecked: int = 0
@@ -111,6 +113,10 @@ class Projects:
         self._projects: dict[str, Project] = {}
         self._held_out = trainer.held_out(memory.general(Use.HELD_OUT))
         self._base_loss = loss_of(floating, self._held_out) if self._held_out else 0.0
+        recipe = trainer.recipe
+
+        similar = partial(memory.similar, least=recipe.alike, most=recipe.reads)
+        self._nothing = Recall(similar, lambda ids: base.src_subwords.decode([ids])[0], projection_of(floating))
         self._work, self._idle = threading.Event(), threading.Event()
         self._idle.set()
         self.is_closed = False
@@ -151,6 +157,15 @@ class Projects:
         self._publish(pair.project, known)
         known.is_whole = True
         self._look_after(known)
+
+    def remember(self, name: str, pairs: Sequence[Pair]) -> None:
+        """Read pairs that are in the memory while translating, without learning them, and publish the model."""
+        if name in self._projects and self._projects[name].is_whole:
+            known = self._projects[name]
+            known.recall = known.recall.with_pairs(self.trainer.ids(pairs))
+            self._publish(name, known)
+        else:
+            self.restore(name)
 
     def resume(self, name: str) -> None:
         """Let a project learn again at the full rate, from where it is."""
@@ -211,13 +226,14 @@ class Projects:
         shortlist = self.base.shortlist
         if shortlist is not None:
             shortlist = with_pairs(shortlist, self.trainer.ids([one for one in learnt if one.number <= last]))
-        fresh = Project(own, last, shortlist, self.base, checks[0].rate if checks else 1.0)
+        fresh = Project(own, last, shortlist, self._nothing, self.base, checks[0].rate if checks else 1.0)
         checked = checks[0].number if checks else 0
         fresh.unchecked = sum(checked < one.number <= last for one in learnt)
         fresh.unconsolidated = sum(point < one.number <= last for one in learnt)
         for pair in learnt:
             if pair.number > last:
                 self._learn(fresh, pair)
+        fresh.recall = self._nothing.with_pairs(self.trainer.ids(self.memory.pairs(project)))
         self._publish(project, fresh)
         self._look_after(fresh)
 
@@ -230,23 +246,27 @@ class Projects:
         known.own = self.trainer.learn(known.own, pair, [one.pair for one in found])
         if known.shortlist is not None:
             known.shortlist = with_pairs(known.shortlist, self.trainer.ids([pair]))
+        known.recall = known.recall.with_pairs(self.trainer.ids([pair]))
         known.last, known.unchecked, known.unsaved = pair.number, known.unchecked + 1, known.unsaved + 1
         known.unconsolidated += 1
 
     def _publish(self, project: str, known: Project) -> None:
         """Make the model of a project the one that translates: one assignment, after which nothing of it changes."""
-        if known.last:
-            translator, (loaded,) = copy(self.base), self.base.loaded
-            base: Any = self.base.model
-            network: Any = self.trainer.network(known.own, base)
-            facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)} | {"network": network}
-            translator.model, translator.loaded = network, (LearntModel(**facts, own=known.own),)
-            translator.shortlist = known.shortlist
+        if known.last or known.recall:
+            translator = copy(self.base)
+            if self.trainer.recipe.reads:
+                translator.recall = known.recall.with_pairs(())  # the keys of another model are others
+            if known.last and known.own:
+                (loaded,), base = self.base.loaded, cast(TranslationModel, self.base.model)
+                network: Any = self.trainer.network(known.own, base)
+                facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)} | {"network": network}
+                translator.model, translator.loaded = network, (LearntModel(**facts, own=known.own),)
+                translator.shortlist = known.shortlist
             known.translator = translator
         is_new = project not in self._projects
         self._projects[project] = known
         self._changes, self._changed_at = self._changes + 1, time.monotonic()
-        if self._changed is not None and (known.last or not is_new):
+        if self._changed is not None and (known.translator is not self.base or not is_new):
             self._changed(project, known.translator)
 
     # ------------------------------------------------------------ in the background

@@ -21,9 +21,6 @@ from nmt.train.updates.update import Updater
 
 Arrays = dict[str, np.ndarray]
 
-SHARE = 1.0
-"""The share of a model's parameters that a project may have of its own. Words that the model has never written are
-learnt in the embedding tables, which are larger than a fifth; results/learning.md compares."""
 _HALF, _WARMUP, _MOST_VISITS = 16, 10, 20_000
 """Consolidation: pairs of the memory in a batch, and as many of the training text; updates until the full rate; most
 pairs in all passes together, so that a large memory is consolidated in minutes."""
@@ -47,6 +44,7 @@ class Recipe:
     rate: the learning rate of the gradient descent. updates: how many updates. neighbours: the number of similar pairs
     of the memory that are in the batch, of at least the similarity `least`. replayed: the number of pairs of the
     training text in it. passes, adam_rate: how often consolidation goes over all pairs, and its highest learning rate.
+    reads: the number of similar pairs, of at least the similarity `alike`, that a translation reads; 0 for none.
     """
 
     rate: float = 0.1
@@ -56,24 +54,8 @@ class Recipe:
     replayed: int = 4
     passes: int = 6
     adam_rate: float = 1e-3
-
-
-def own_names(network: TranslationModel, share: float = SHARE) -> list[str]:
-    """Return the parameters that a project has of its own: all vectors, and the matrices nearest to the output that are
-    together at most `share` of all parameters; with 1, all, embedding tables too."""
-    left = share * network.num_params
-    chosen: set[str] = set()
-    if share >= 1:
-        return list(network.shapes)
-    tables = {network.table(side) for side in network.vocab_sizes}
-    every = [(name, int(np.prod(param.shape)), len(param.shape)) for name, param in network.shapes.items()]
-    vectors = [one for one in every if one[2] < 2]
-    matrices = [one for one in every[::-1] if one[2] == 2 and one[0] not in tables]
-    for name, size, _ in vectors + matrices:
-        if size <= left:
-            chosen.add(name)
-            left -= size
-    return [name for name, *_ in every if name in chosen]
+    reads: int = 16
+    alike: float = 0.4
 
 
 class Trainer:
@@ -93,7 +75,8 @@ class Trainer:
         self.first: Arrays = {name: np.array(base.params[name]) for name in names}
         """The parameters of a project that has learnt nothing."""
         self._boundaries = translator.config.model.encoder.boundaries
-        self._network, self._updater = self._learner("sgd")
+        if names:
+            self._network, self._updater = self._learner("sgd")
         self._held: Arrays | None = None
         """The parameters that `learn` has returned last, which the network still has: the next pair copies none."""
 
@@ -150,6 +133,8 @@ class Trainer:
     def learn(self, own: Arrays, pair: Pair, neighbours: Sequence[Pair]) -> Arrays:
         """Return the parameters of a project after it has learnt a pair, as new arrays. The batch is the pair, its
         neighbours, and a sample of the training text that depends on the pair alone."""
+        if not own:
+            return own
         seed = zlib.crc32(f"{pair.source}\n{pair.target}".encode())
         rows = self.ids([pair, *neighbours])
         count = min(self.recipe.replayed, len(self._general))
@@ -169,7 +154,9 @@ class Trainer:
     def consolidate(self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False) -> Arrays | None:
         """Return the parameters of a project that learns pairs together, from the base model, so that a missing pair
         has left no trace: several passes with Adam over all of them, in batches of which half is training text. None if
-        it was cancelled between two updates."""
+        it was cancelled between two updates, or a project has no parameters."""
+        if not self.first:
+            return None
         mine, general = self.ids(pairs), self._general
         network, updater = self._learner("adam")
         passes = max(1, min(self.recipe.passes, _MOST_VISITS // max(1, len(mine))))

@@ -17,7 +17,7 @@ from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.decode.live_search import Found
 from nmt.errors import NMTError
 from nmt.inference import translation
-from nmt.inference.pipeline import learnt_for, phrases_for, source_ids, translations_of, with_details
+from nmt.inference.pipeline import learnt_for, phrases_for, search_model, source_ids, translations_of, with_details
 from nmt.inference.translator import Translator
 from nmt.serve.limits import FairQueue
 
@@ -251,7 +251,7 @@ class Engine:
 
     def _live_search(self, size: int) -> LiveSearch | None:
         """Return this model's live search, None if it cannot have one; the log says why."""
-        model, name = self.translator.model, self.translator.config.name
+        model, name = search_model(self.translator), self.translator.config.name
         options = translation.search_options(self._chosen, 1, **learnt_for(self.translator, self._shortlist))
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"

@@ -16,7 +16,7 @@ from nmt.errors import DataError
 from nmt.learning import projects
 from nmt.learning.learning_translator import IDLE
 from nmt.learning.memory import Pair, State, read_tmx, write_tmx
-from nmt.learning.trainer import SHARE, Recipe
+from nmt.learning.trainer import Recipe
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_quantised
 from tests.learning.conftest import parameters
 from tests.learning.killed import check_kills, learn_like
@@ -28,7 +28,6 @@ pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
 MUCH = Recipe(rate=1.0, updates=100, replayed=0, neighbours=0)
 """Enough for models of six units that know nothing."""
-OWN_SHARE = 0.2
 
 
 def log_prob(translator, source, target):
@@ -225,21 +224,9 @@ def test_projects_never_see_one_another(learning, pairs):
     assert set(both.projects) == {"a", "b"}
 
 
-def test_a_project_takes_no_more_of_the_model_than_its_share(learning, pairs):
-    one = learning(share=OWN_SHARE)
-    one.learn(*pairs[0], project="a")
-    one.learn(*pairs[1], project="b")
-    one.translate("kara", project="a")
-    a, base = one.translator("a").model, one.base.model
-    own = [name for name in a.params if not np.shares_memory(a.params[name], base.params[name])]
-    assert own and sum(a.params[name].size for name in own) <= OWN_SHARE * base.num_params
-    assert a.weights.packed_bytes < base.weights.packed_bytes  # forms of shared parameters are the base model's
-    assert {key[0] for key in a.weights._packed} <= set(own)
-
-
 def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
     save_quantised(tmp_path / "int8", load_saved_model(write_folder(tmp_path / "model")))
-    with LearningTranslator.load(tmp_path / "int8") as one:
+    with LearningTranslator(Translator.load(tmp_path / "int8"), recipe=Recipe(reads=0)) as one:
         teach(one, [pairs[0]] * 3)
         one.save(tmp_path / "learnt")
         expected = one.translate([source for source, _ in pairs])
@@ -404,7 +391,7 @@ def test_its_numbers_are_those_of_the_code():
     assert (projects.EVERY, projects.HELD_OUT) == (10, 100) and "every ten pairs, 100 held-out pairs" in PAGE
     assert (recipe.updates, recipe.neighbours, recipe.replayed) == (2, 2, 4)
     assert "Two updates" in PAGE and "up to two similar" in PAGE and "four pairs of the training text" in PAGE
-    assert (recipe.passes, IDLE, SHARE) == (6, 60, 1)
+    assert (recipe.passes, IDLE) == (6, 60)
     assert "six passes" in PAGE and "a minute without a new pair" in PAGE and "all parameters" in PAGE
 
 

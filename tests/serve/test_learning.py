@@ -45,7 +45,8 @@ def test_a_confirmed_pair_changes_the_next_answer(learns):
     first = sure(learns, LINES[0])
     found = confirm(learns, LINES[0], LINES[1], who="Ada")
     assert (found["state"], found["model"], found["who"]) == ("learnt", "small", "Ada")
-    assert sure(learns, LINES[0]) != first
+    known = sure(learns, LINES[0])
+    assert known["translatedText"] == LINES[1] and known["confidence"] > first["confidence"]
     state = learns.json("/api/learning?source=en&target=de")
     assert state["state"] == "learning" and state["recent"][0]["number"] == found["number"]
     (match,) = learns.json("/api/matches", PAIR | {"q": LINES[0]})["matches"]

@@ -1,0 +1,283 @@
+"""Nearest-neighbour translation: pairs that are similar to a sentence are read while it is translated.
+
+The outputs of the decoder for the words of those pairs are keys, and the words that follow are values (Khandelwal et
+al. 2021); only the most similar pairs count (Deguchi et al. 2023), so that other sentences are translated as without.
+The search mixes the probabilities of the model and of the values. A weight follows from the distance of the nearest
+key, from whether the keys agree, and from whether the model is sure; the pairs themselves teach it, each word of them
+by the others. Nothing is trained and nothing kept but the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from nmt.decode.hypotheses import Decoder, States
+from nmt.model.translation import TranslationModel
+from nmt.rnn.kernels.search.choose import top_tokens
+from nmt.special_tokens import EOS_ID
+
+_DIMENSIONS = 64
+_MOST_KEYS, _MOST_KEPT = 1_500, 2_000
+"""Keys of one sentence, and pairs whose keys are kept for the next sentences."""
+_NEAREST, _WIDENS, _FARTHEST = 0.003, 0.2, 12.0
+"""A key counts exp(-x), x = (distance - least) / (_NEAREST + _WIDENS * least), if x is less than _FARTHEST."""
+_EDGES = np.array([0.003, 0.03, 0.1, 0.2, 0.35], np.float32)
+"""Distances between the ranges that have weights of their own; 1 is the mean distance of two keys of a sentence."""
+_PRIOR = np.array(
+    [
+        [[0.15, 0.15], [0.15, 0.45]],
+        [[0.15, 0.29], [0.37, 0.39]],
+        [[0.11, 0.13], [0.33, 0.35]],
+        [[0.08, 0.04], [0.27, 0.19]],
+        [[0.03, 0.02], [0.19, 0.07]],
+        [[0.00, 0.00], [0.00, 0.00]],
+    ]
+)
+"""Weights by the range of the distance, whether the keys agree, and whether the model is sure: half of what explains
+captions and Cherokee best (results/learning.md); they count as _COUNT words of the pairs."""
+_COUNT, _PASSES = 8.0, 4
+_EQUAL, _KNOWN = 100.0, 0.98
+"""The similarity of equal sources, and all weights then."""
+_TEACHES, _TEACHES_FULLY = 60.0, 90.0
+"""The similarity of a sentence to the most similar pair, in percent, from which the pairs teach the weights: text of
+another kind than theirs is left to the model."""
+_AGREE, _SURE = 0.8, np.log(0.5)
+
+
+def projection_of(network: TranslationModel) -> np.ndarray:
+    """Return the matrix [H, 64] between whose products distances are about those of the scores of all tokens: the main
+    directions of the output layer. The network is in floating point."""
+    layer = network.output_layer
+    matrix = np.asarray(layer.weights[layer.matrix], np.float64)
+    rows = matrix if layer.tied else matrix.T
+    rows = rows - rows.mean(axis=0)
+    values, directions = np.linalg.eigh(rows.T @ rows / len(rows))
+    return (directions * np.sqrt(np.maximum(values, 0.0)))[:, : -_DIMENSIONS - 1 : -1].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The words of a pair: keys [T, 64], the tokens that follow, their log-probabilities by the model, and those of its
+    most probable tokens."""
+
+    keys: np.ndarray
+    tokens: np.ndarray
+    log_probs: np.ndarray
+    best: np.ndarray
+
+
+_parts = attrgetter("keys", "tokens", "log_probs", "best")
+
+
+class Near:
+    """The pairs that are similar to a sentence, and the weights that they teach; `similarity`: the highest, in
+    percent."""
+
+    def __init__(self, pairs: Sequence[Keys], similarity: float) -> None:
+        of = np.repeat(np.arange(len(pairs)), [len(one.tokens) for one in pairs])
+        keys, tokens, log_probs, best = (np.concatenate(part) for part in zip(*map(_parts, pairs), strict=True))
+        is_equal = similarity == _EQUAL
+        # The model alone decides where a sentence ends.
+        here = np.flatnonzero(is_equal | (tokens != EOS_ID))
+        self._keys, of = keys[here], of[here]
+        self._tokens, value = np.unique(tokens[here], return_inverse=True)
+        self._is_token = (value[:, None] == np.arange(len(self._tokens))).astype(np.float32)
+        self._prior = np.full(_PRIOR.shape, _KNOWN) if is_equal else _PRIOR
+        self._weights = self._prior
+        distances = _distances(self._keys, self._keys)
+        self._unit = max(float(distances.mean()), 1e-9)
+        share = min(1.0, (similarity - _TEACHES) / (_TEACHES_FULLY - _TEACHES))
+        if len(pairs) > 1 and share > 0:
+            distances[of[:, None] == of] = np.inf
+            found, places = self._found(distances, best[here])
+            self._learn(places, found[np.arange(len(value)), value], np.exp(log_probs[here]), share)
+
+    def _found(self, distances: np.ndarray, best: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return the probabilities of the values [R, values], and the places of the weights, for distances [R, keys]
+        and the model's highest log-probabilities [R]."""
+        distances = distances / self._unit
+        least = distances.min(axis=1, keepdims=True)
+        x = (distances - least) / (_NEAREST + _WIDENS * least)
+        found = np.where(x < _FARTHEST, np.exp(-x), 0.0) @ self._is_token
+        found /= found.sum(axis=1, keepdims=True)
+        agree = found.max(axis=1) > _AGREE
+        return found, (np.searchsorted(_EDGES, least[:, 0]), agree.astype(int), (best > _SURE).astype(int))
+
+    def _learn(self, places: tuple[np.ndarray, ...], mine: np.ndarray, model: np.ndarray, share: float) -> None:
+        """Estimate the weights by expectation maximisation, from the probabilities of the words that are there; each
+        counts as this share of a word."""
+        seen = np.full(_PRIOR.shape, _COUNT)
+        np.add.at(seen, places, share)
+        for _ in range(_PASSES):
+            weight, explained = self._weights[places], _COUNT * self._prior
+            np.add.at(explained, places, share * weight * mine / (weight * mine + (1 - weight) * model + 1e-30))
+            self._weights = explained / seen
+
+    def mix(self, log_probs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+        """Return the log-probabilities [R, V] of model and pairs together; `outputs` [R, 64], projected."""
+        found, places = self._found(_distances(outputs, self._keys), log_probs.max(axis=1))
+        weights = self._weights[places][:, None].astype(np.float32)
+        mixed = log_probs + np.log1p(-weights)
+        with np.errstate(divide="ignore"):
+            mixed[:, self._tokens] = np.logaddexp(mixed[:, self._tokens], np.log(weights * found))
+        return mixed
+
+
+def _distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the squared distances of all rows [R, D] from all others."""
+    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)
+    return np.maximum(squares - 2 * (one @ other.T), 0.0)
+
+
+class Recall:
+    """The pairs of a project, to be read while translating. It never changes: `with_pairs` returns another.
+
+    Args:
+        similar: Returns the sources that are most similar to a text, the most similar first, each with its similarity
+            in percent and its place.
+        text: Returns subwords of the source as text.
+        projection: See `projection_of`.
+    """
+
+    def __init__(
+        self,
+        similar: Callable[[str, Sequence[str]], list[tuple[str, float, int]]],
+        text: Callable[[Sequence[int]], str],
+        projection: np.ndarray,
+        pairs: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
+    ) -> None:
+        self._similar, self._text, self._projection = similar, text, projection
+        self._pairs = [*pairs]
+        self._sources = [text(source) for source, _ in pairs]
+        self._kept: dict[int, Keys] = {}
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def with_pairs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Recall:
+        """Return the same with more pairs, as subwords, for another model."""
+        found = Recall(self._similar, self._text, self._projection)
+        found._pairs = [*self._pairs, *pairs]
+        found._sources = [*self._sources, *(self._text(source) for source, _ in pairs)]
+        return found
+
+    def reading(self, model: TranslationModel) -> Reading:
+        """Return a model, always the same one, as one that reads the pairs in each step of a search."""
+        return Reading(model, self)
+
+    def near(self, source: Sequence[int], model: TranslationModel, threads: int) -> Near | None:
+        """Return the pairs that are similar to a source; None if no pair is."""
+        found = self._similar(self._text(source), self._sources)
+        if not found:
+            return None
+        places, similarity = [place for *_, place in found], found[0][1]
+        if similarity == _EQUAL:  # what a person has confirmed last is the translation
+            places = [max(place for _, score, place in found if score == _EQUAL)]
+        ends = np.cumsum([len(self._pairs[n][1]) + 1 for n in places])
+        places = places[: max(1, int(np.searchsorted(ends, _MOST_KEYS)))]
+        if len(self._kept) > _MOST_KEPT:
+            self._kept = {}
+        kept = self._kept  # other threads may replace it
+        lacking = [n for n in places if n not in kept]
+        kept |= zip(lacking, self._keys([self._pairs[n] for n in lacking], model, threads), strict=True)
+        return Near([kept[n] for n in places], similarity)
+
+    def _keys(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], model: TranslationModel, threads: int
+    ) -> list[Keys]:
+        """Return the keys of pairs, which the model reads word by word as in a search."""
+        if not pairs:
+            return []
+        decoder = model.search_decoder(threads, max(len(source) for source, _ in pairs) + 1)
+        targets = [[*target, decoder.eos_id] for _, target in pairs]
+        lengths = [len(target) for target in targets]
+        rows = np.full((max(lengths), len(pairs)), decoder.eos_id, np.int32)
+        for n, target in enumerate(targets):
+            rows[: len(target), n] = target
+        found = []
+        ids, states, tokens = decoder.admit([[*source] for source, _ in pairs])
+        parent = np.arange(len(pairs))
+        for following in rows:
+            outputs, states = decoder.step(tokens, states, parent, ids)
+            scores, tokens = decoder.log_probs(outputs), following
+            found.append((self.projected(outputs), scores[parent, following], scores.max(axis=1)))
+        decoder.release(ids)
+        decoder.close()
+        keys, log_probs, best = (np.stack(part) for part in zip(*found, strict=True))
+        return [
+            Keys(keys[:length, n], rows[:length, n], log_probs[:length, n], best[:length, n])
+            for n, length in enumerate(lengths)
+        ]
+
+    def projected(self, outputs: np.ndarray) -> np.ndarray:
+        """Return outputs of the decoder [R, H or more] as keys [R, 64]."""
+        return np.stack([row @ self._projection for row in outputs[:, : len(self._projection)]])
+
+
+class Reading:
+    """A model whose search reads similar pairs."""
+
+    loop_obstacle = "similar pairs are read in each step"
+
+    def __init__(self, model: TranslationModel, recall: Recall) -> None:
+        self._model, self._recall = model, recall
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def search_decoder(self, threads: int | None = None, longest: int = 0) -> ReadingDecoder:
+        """Return a decoder that reads similar pairs; see `SearchModel`."""
+        return ReadingDecoder(self._model, self._recall, threads or 1, longest)
+
+
+class ReadingDecoder:
+    """The decoder of a model that reads similar pairs; see `Decoder`. A sentence without any has the model's scores."""
+
+    def __init__(self, model: TranslationModel, recall: Recall, threads: int, longest: int) -> None:
+        self._inner: Decoder = model.search_decoder(threads, longest)
+        self._model, self._recall, self._threads = model, recall, threads
+        self.eos_id = self._inner.eos_id
+        self._near: dict[int, Near] = {}  # by sentence
+        self._sentence_ids = np.zeros(0, np.int64)  # of the rows of the last step
+        self.release, self.close = self._inner.release, self._inner.close
+
+    def admit(
+        self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
+        """Admit sentences, and find the pairs that are similar to each; see `Decoder.admit`."""
+        found = self._inner.admit(src_ids, candidates)
+        for number, source in zip(found[0].tolist(), src_ids, strict=True):
+            near = self._recall.near(source, self._model, self._threads)
+            self._near.pop(number, None)
+            if near is not None:
+                self._near[number] = near
+        return found
+
+    def step(
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
+    ) -> tuple[np.ndarray, States]:
+        """Run one step; see `Decoder.step`."""
+        self._sentence_ids = sentence_ids
+        return self._inner.step(tokens, states, parent, sentence_ids)
+
+    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best tokens of each row; see `Decoder.best_tokens`."""
+        if not self._near.keys() & set(self._sentence_ids.tolist()):
+            return self._inner.best_tokens(outputs, first_token, places)
+        scores = self.log_probs(outputs)
+        scores[:, :first_token] = -np.inf
+        return top_tokens(scores, places)
+
+    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the log-probabilities of all tokens; see `Decoder.log_probs`."""
+        found = self._inner.log_probs(outputs)
+        for number in np.unique(self._sentence_ids).tolist():
+            if number in self._near:
+                rows = np.flatnonzero(self._sentence_ids == number)
+                found[rows] = self._near[number].mix(found[rows], self._recall.projected(outputs[rows]))
+        return found

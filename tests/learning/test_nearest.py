@@ -1,0 +1,207 @@
+"""Pairs that are read while translating: known at once, exact, and without effect on sentences that are not similar."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from nmt import Constraints, LearningTranslator, Translator
+from nmt.learning.memory import write_tmx
+from nmt.learning.nearest import Keys, Near, projection_of
+from nmt.learning.trainer import Recipe
+from nmt.special_tokens import EOS_ID
+from tests.learning.conftest import parameters
+from tests.saved_models import write_folder
+
+pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
+
+READS = Recipe(updates=0)
+"""Pairs are read, and a project has the parameters of the base model."""
+
+
+def found(translator, texts, **settings):
+    return [(one.text, one.score) for (one, *_) in translator.translate_nbest(texts, **settings)]
+
+
+@pytest.mark.parametrize("compute_dtype", ["float32", "int8", "bfloat16"])
+@pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"repetition_penalty": 1.0001}])
+def test_a_confirmed_pair_is_known_at_once(learning, pairs, compute_dtype, settings):
+    one = learning(compute_dtype=compute_dtype, recipe=READS)
+    for source, target in pairs[:12]:
+        number = one.learn(source, target).pair.number
+        assert one.translate(source, **settings) == target
+    source, target = pairs[11]
+    other = one.learn(source, pairs[12][1]).pair.number
+    assert one.translate(source, **settings) == pairs[12][1]  # the last one counts
+    one.undo(other)
+    assert one.translate(source, **settings) == target
+    one.undo(number)
+    assert parameters(one.translator()) == parameters(one.base)
+
+
+def test_pairs_that_are_only_read_take_no_parameters(learning, pairs):
+    one = learning(recipe=READS, idle=0.0)
+    numbers = [one.learn(*pair).pair.number for pair in pairs[:25]]
+    one.wait()
+    assert one.translator() is not one.base and one.translator().model is one.base.model
+    assert not one.consolidate() and one.progress().learnt == 25
+    one.undo(numbers[3])
+    one.close()
+    again = learning()  # the recipe of a memory stays
+    again.learn(*pairs[25])
+    assert again.translator().model is again.base.model
+    known = [pair for place, pair in enumerate(pairs[:26]) if place != 3]
+    assert again.translate([source for source, _ in known]) == [target for _, target in known]
+
+
+def test_it_goes_on_with_what_is_similar_and_leaves_the_rest(learning):
+    one = learning(recipe=READS)
+    one.learn("kara losu miti nuyo kara", "losu losu miti kayo nuyo")
+    similar, other = "kara losu miti nuyo losu", "ßx ßx ßx"
+    assert one.matches(similar, least=0.8) and not one.matches(other, least=0.4)
+    target = "losu losu miti kayo nuyo"
+    with_it, without = (found(each, [similar], constraints=Constraints(prefixes=["losu losu"])) for each in
+                        (one.translator(), one.base))  # fmt: skip
+    assert with_it != without
+    assert found(one.translator(), [other]) == found(one.base, [other])
+    assert one.translate(similar) == target or one.translate(similar) != one.base.translate(similar)
+
+
+def test_batches_threads_and_restarts_change_nothing(learning, pairs, folder):
+    one, texts = learning(idle=None), [source for source, _ in pairs[:20]] + [source for source, _ in pairs[40:]]
+    for pair in pairs[:15]:
+        one.learn(*pair)
+    expected = found(one.translator(), texts)
+    assert [found(one.translator(), [text])[0] for text in texts] == expected
+    assert found(one.translator(), texts, batch_size=3) == expected
+    one.close()
+    again = learning(idle=None)
+    again.base.num_threads = 2
+    assert found(again.translator(), texts) == expected
+    without = learning("other", idle=None)
+    gone = [again.learn(*pairs[place]).pair.number for place in (15, 16)]
+    for number in gone:
+        again.undo(number)
+    for pair in pairs[:15]:
+        without.learn(*pair)
+    assert found(without.translator(), texts) == found(again.translator(), texts) == expected
+    for each in (again, without):
+        each.consolidate()
+    assert found(without.translator(), texts) == found(again.translator(), texts) != expected
+
+
+def test_pairs_that_are_only_remembered_are_read(learning, pairs, tmp_path, monkeypatch):
+    one, changed = learning(idle=None), []
+    with one._projects.turn:
+        one._projects._changed = lambda name, translator: changed.append(translator)
+    write_tmx(tmp_path / "old.tmx", [one.memory.add("x", [pair])[0] for pair in pairs[:4]], "xx", "yy")
+    one.import_tmx(tmp_path / "old.tmx", project="old")
+    assert one.translate([source for source, _ in pairs[:4]], project="old") == [target for _, target in pairs[:4]]
+    assert one.progress("old").learnt == 0 and changed[-1] is one.translator("old")
+    assert parameters(one.translator("old")) == parameters(one.base)
+    one._projects.get("old").rate = 0.0
+    assert "only remembered" in one.learn(*pairs[5], project="old").note
+    assert one.translate(pairs[5][0], project="old") == pairs[5][1]
+    assert found(one.translator(), [pairs[0][0]]) == found(one.base, [pairs[0][0]])  # other projects know nothing
+    none = learning("none", recipe=dataclasses.replace(READS, reads=0))
+    none.learn(*pairs[0])
+    assert found(none.translator(), [pairs[0][0]]) == found(none.base, [pairs[0][0]])
+
+
+def test_sessions_samples_shortlists_and_ensembles(learning, pairs, folder, tmp_path):
+    one = learning(recipe=READS)
+    for source, target in pairs[:6]:
+        one.learn(source, target)
+    translator = one.translator()
+    for source, target in pairs[:6]:
+        session = translator.session(source)
+        for typed in ("", target.split()[0], target):
+            expected = found(translator, [source], constraints=Constraints(prefixes=[typed]))
+            assert [(best.text, best.score) for best in session.complete(typed)][:1] == expected
+            assert expected[0][0] == target
+        samples = translator.translate_nbest([source], n_best=4, sampling=True, sampling_topk=1)[0]
+        assert {sample.text for sample in samples} == {target}
+    together = translator.together_with([one.base], "prob")
+    assert together.recall is None and together.translate([source]) == one.base.together_with(
+        [one.base], "prob"
+    ).translate([source])
+    translator.save(tmp_path / "saved")
+    assert found(Translator.load(tmp_path / "saved"), [source]) == found(one.base, [source])
+
+
+TIED = {"embeddings": {"embedding_dim": 6}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tied": "all", "encoder": TIED, "decoder": TIED | {"lexical": True}},
+        {"decoder": {"attention": "none"}, "encoder": {"rnn_type": "gru"}},
+        {"decoder": {"copy_source": True}},
+        {"decoder": {"type": "conv"}},
+    ],
+    ids=["tied", "no-attention", "copies", "convolutional"],
+)
+def test_other_models_read(tmp_path, pairs, changes):
+    folder = write_folder(tmp_path / "model", **changes)
+    with LearningTranslator(Translator.load(folder), tmp_path / "memory", recipe=READS) as one:
+        for source, target in pairs[:5]:
+            one.learn(source, target)
+        assert one.translate([source for source, _ in pairs[:5]]) == [target for _, target in pairs[:5]]
+        assert one.translator().score([pairs[0][0]], [pairs[0][1]])[0].log_probs  # of the model alone
+
+
+def keys_of(rng, count, dtype=np.float32):
+    keys = rng.normal(size=(count, 64)).astype(dtype)
+    tokens = np.append(rng.integers(4, 30, count - 1), EOS_ID)
+    return Keys(keys, tokens, np.full(count, -3.0, dtype), np.full(count, -1.0, dtype))
+
+
+@pytest.mark.parametrize("similarity", [40.0, 75.0, 95.0, 100.0])
+def test_a_mixture_is_a_distribution(similarity):
+    rng = np.random.default_rng(0)
+    pairs = [keys_of(rng, count) for count in (7, 5, 9)]
+    near = Near(pairs[:1] if similarity == 100 else pairs, similarity)
+    scores = rng.normal(size=(6, 30)).astype(np.float32)
+    scores[:, 3] -= 20
+    log_probs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    outputs = np.concatenate([pairs[0].keys[:5], 50 + rng.normal(size=(1, 64)).astype(np.float32)])
+    mixed = near.mix(log_probs, outputs)
+    assert mixed.dtype == log_probs.dtype
+    np.testing.assert_allclose(np.exp(mixed).sum(axis=1), 1, rtol=1e-5)
+    places = np.arange(5), pairs[0].tokens[:5]
+    assert (mixed[places] > log_probs[places]).all()
+    if similarity < 100:
+        np.testing.assert_array_equal(mixed[5], log_probs[5])  # nothing is near
+        assert (mixed[:, EOS_ID] <= log_probs[:, EOS_ID]).all()  # the model alone ends sentences
+    else:
+        assert (mixed[places] > np.log(0.97)).all()
+
+
+def test_similar_pairs_teach_how_far_they_are_trusted():
+    rng = np.random.default_rng(0)
+    one = keys_of(rng, 12)
+    good = [one, dataclasses.replace(one, keys=one.keys + 0.01)]
+    bad = [one, dataclasses.replace(good[1], tokens=np.roll(one.tokens, 1))]
+    log_probs = np.full((12, 30), np.log(1 / 30), np.float32)
+    of_next = [
+        Near(pairs, 90.0).mix(log_probs, one.keys)[np.arange(11), one.tokens[:11]].mean() for pairs in (good, bad)
+    ]
+    assert of_next[0] > of_next[1] > log_probs[0, 0]
+    near = [
+        Near(good, similarity).mix(log_probs, one.keys)[np.arange(11), one.tokens[:11]].mean()
+        for similarity in (50.0, 90.0)
+    ]
+    assert near[1] > near[0]
+
+
+def test_distances_of_keys_are_those_of_scores(learning):
+    model = learning().base.model
+    matrix = projection_of(model)
+    layer, width = model.output_layer, model.decoder.cell.output_size
+    h = np.random.default_rng(0).normal(size=(2, width)).astype(np.float32)
+    rows = layer.weights[layer.matrix] if layer.tied else layer.weights[layer.matrix].T
+    scores = h @ rows.T
+    difference = (scores - scores.mean(axis=1, keepdims=True))[0] - (scores - scores.mean(axis=1, keepdims=True))[1]
+    keys = h @ matrix
+    np.testing.assert_allclose(((keys[0] - keys[1]) ** 2).sum(), (difference**2).mean(), rtol=1e-4)
