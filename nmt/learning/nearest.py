@@ -19,7 +19,7 @@ import numpy as np
 from nmt.decode.hypotheses import Decoder, States
 from nmt.model.translation import TranslationModel
 from nmt.rnn.kernels.search.choose import top_tokens
-from nmt.special_tokens import EOS_ID
+from nmt.special_tokens import EOS_ID, UNK_ID
 
 _DIMENSIONS = 64
 _MOST_KEYS, _MOST_KEPT = 1_500, 2_000
@@ -140,30 +140,33 @@ class Recall:
     Args:
         similar: Returns the sources that are most similar to a text, the most similar first, each with its similarity
             in percent and its place.
-        text: Returns subwords of the source as text.
+        texts: Returns rows of subwords of the source as texts.
         projection: See `projection_of`.
     """
 
     def __init__(
         self,
         similar: Callable[[str, Sequence[str]], list[tuple[str, float, int]]],
-        text: Callable[[Sequence[int]], str],
+        texts: Callable[[Sequence[Sequence[int]]], list[str]],
         projection: np.ndarray,
-        pairs: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
     ) -> None:
-        self._similar, self._text, self._projection = similar, text, projection
-        self._pairs = [*pairs]
-        self._sources = [text(source) for source, _ in pairs]
+        self._similar, self._texts, self._projection = similar, texts, projection
+        self._pairs: list[tuple[Sequence[int], Sequence[int]]] = []
+        self._sources: list[str] = []
+        self._last: dict[str, int] = {}  # the last place of each source
         self._kept: dict[int, Keys] = {}
 
     def __len__(self) -> int:
         return len(self._pairs)
 
     def with_pairs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Recall:
-        """Return the same with more pairs, as subwords, for another model."""
-        found = Recall(self._similar, self._text, self._projection)
-        found._pairs = [*self._pairs, *pairs]
-        found._sources = [*self._sources, *(self._text(source) for source, _ in pairs)]
+        """Return the same with more pairs, as subwords, for another model; without those that have unknown subwords in
+        their sources, which would be similar to any others."""
+        found = Recall(self._similar, self._texts, self._projection)
+        known = [pair for pair in pairs if UNK_ID not in pair[0]]
+        sources = self._texts([source for source, _ in known])
+        found._pairs, found._sources = self._pairs + known, self._sources + sources
+        found._last = self._last | dict(zip(sources, range(len(self._pairs), len(found._pairs)), strict=True))
         return found
 
     def reading(self, model: TranslationModel) -> Reading:
@@ -172,12 +175,15 @@ class Recall:
 
     def near(self, source: Sequence[int], model: TranslationModel, threads: int) -> Near | None:
         """Return the pairs that are similar to a source; None if no pair is."""
-        found = self._similar(self._text(source), self._sources)
-        if not found:
+        if UNK_ID in source:
             return None
-        places, similarity = [place for *_, place in found], found[0][1]
-        if similarity == _EQUAL:  # what a person has confirmed last is the translation
-            places = [max(place for _, score, place in found if score == _EQUAL)]
+        (text,), places, similarity = self._texts([source]), list[int](), _EQUAL
+        if text in self._last:  # what a person has confirmed last is the translation
+            places = [self._last[text]]
+        elif found := self._similar(text, self._sources):
+            places, similarity = [place for *_, place in found], found[0][1]
+        if not places:
+            return None
         ends = np.cumsum([len(self._pairs[n][1]) + 1 for n in places])
         places = places[: max(1, int(np.searchsorted(ends, _MOST_KEYS)))]
         if len(self._kept) > _MOST_KEPT:

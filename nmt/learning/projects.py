@@ -116,7 +116,7 @@ class Projects:
         recipe = trainer.recipe
 
         similar = partial(memory.similar, least=recipe.alike, most=recipe.reads)
-        self._nothing = Recall(similar, lambda ids: base.src_subwords.decode([ids])[0], projection_of(floating))
+        self._nothing = Recall(similar, base.src_subwords.decode, projection_of(floating))
         self._work, self._idle = threading.Event(), threading.Event()
         self._idle.set()
         self.is_closed = False

@@ -39,6 +39,16 @@ def test_a_confirmed_pair_is_known_at_once(learning, pairs, compute_dtype, setti
     assert parameters(one.translator()) == parameters(one.base)
 
 
+def test_only_the_very_sentence_is_taken_for_it(learning, pairs):
+    one = learning(recipe=READS)
+    source = "ßti nuyo kara"
+    for _, target in pairs[:20]:  # more than are read
+        one.learn(source, target)
+    assert one.translate(source) == pairs[19][1]
+    one.learn("kara 你好", "losu losu")
+    assert one.translator().translate_nbest(["kara 再见"])[0][0].text == one.base.translate("kara 再见")
+
+
 def test_pairs_that_are_only_read_take_no_parameters(learning, pairs):
     one = learning(recipe=READS, idle=0.0)
     numbers = [one.learn(*pair).pair.number for pair in pairs[:25]]
