@@ -38,6 +38,13 @@ class ReadsSource(Protocol):
 class Recalls(Protocol):
     """The pairs that are read while translating."""
 
+    @property
+    def digest(self) -> str:
+        """Return a digest of the pairs."""
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+
     def reading(self, model: Any) -> Any:
         """Return a model as one whose search reads the pairs."""
 

@@ -288,13 +288,7 @@ class Translator(TranslationPipeline, TranslatesTexts):
         """
         from nmt.decode import force
 
-        sources = checked_texts("Translator", "sources", sources)
-        targets = checked_texts("Translator", "targets", targets)
-        if len(sources) != len(targets):
-            raise DataError(
-                f"Translator: there must be as many sources as targets, got {len(sources)} and {len(targets)}; give "
-                "one translation for each source"
-            )
+        sources, targets = _checked_pairs(sources, targets)
         cut: set[int] = set()
         src_ids = pipeline.source_ids(self, sources, cut)
         tgt_ids = [[*row, EOS_ID] for row in pipeline.target_ids(self, targets)]
@@ -309,6 +303,23 @@ class Translator(TranslationPipeline, TranslatesTexts):
             detail.warnings.extend(
                 [*([translation.CUT] if index in cut else []), *translation.number_warnings(detail.log_probs)]
             )
+        return found
+
+    def reading(self, sources: Sequence[str], targets: Sequence[str]) -> Translator:
+        """Return this translator as one that reads pairs while translating: a sentence that is among the sources is
+        translated as the last of them was, and similar ones are read (nearest-neighbour translation,
+        docs/decoding.md). Texts that resemble one another gain, those of the training, too.
+
+        Raises:
+            ConfigError: It is an ensemble, on a GPU, or has source factors or edit actions.
+            DataError: The numbers of sources and targets differ, or there is no pair that can be read.
+            NMTError: rapidfuzz, of the extra [learn], is missing.
+            TypeError: One of them is no text.
+        """
+        from nmt.inference.nearest import reading
+
+        found = copy(self)
+        found.recall = reading(self, *_checked_pairs(sources, targets), "Translator.reading")
         return found
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
@@ -365,3 +376,14 @@ class Translator(TranslationPipeline, TranslatesTexts):
         if constraints.forbidden:
             given["forbidden"] = [row for row in pipeline.target_ids(self, constraints.forbidden) if row]
         return given
+
+
+def _checked_pairs(sources: Sequence[str], targets: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return lists of texts. Raises TypeError or DataError."""
+    found = checked_texts("Translator", "sources", sources), checked_texts("Translator", "targets", targets)
+    if len(found[0]) != len(found[1]):
+        raise DataError(
+            f"Translator: there must be as many sources as targets, got {len(found[0])} and {len(found[1])}; give one "
+            "translation for each source"
+        )
+    return found

@@ -18,8 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
-from nmt.data.corpora.sources import sources_of
 from nmt.errors import ConfigError, DataError
+from nmt.inference.nearest import pairs_of
 from nmt.inference.pipeline import check_no_factors, lacking_in_target
 from nmt.inference.translation import checked_text
 from nmt.inference.translator import Translator
@@ -327,19 +327,9 @@ def general_text(config: Config) -> list[tuple[Use, str, str]]:
 def _sample(config: Config, corpora: str | Sequence[CorpusConfig], count: int) -> list[tuple[str, str]]:
     """Return random pairs of a text, the same ones each time (Vitter 1985, algorithm R)."""
     random, kept = Random(config.seed), list[tuple[str, str]]()
-    for seen, pair in enumerate(islice(_pairs(config, corpora), _MOST_READ)):
+    for seen, pair in enumerate(islice(pairs_of(config, corpora), _MOST_READ)):
         if seen < count:
             kept.append(pair)
         elif (place := random.randrange(seen + 1)) < count:
             kept[place] = pair
     return kept
-
-
-def _pairs(config: Config, corpora: str | Sequence[CorpusConfig]) -> Iterator[tuple[str, str]]:
-    langs = config.data.src.lang, config.data.tgt.lang
-    for source in sources_of(corpora):
-        tag = "" if source.tag is None else f"{source.tag} "
-        for part in source.parts(langs):
-            for src, tgt in part.rows():
-                if src and tgt:
-                    yield tag + src, tgt

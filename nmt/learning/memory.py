@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.tables.readers import RECORDS
-from nmt.errors import DataError, NMTError, how_to_install
+from nmt.errors import DataError
+from nmt.inference.nearest import finder
 from nmt.inference.pivot import base
 from nmt.system.files import explain, remedy, write_bytes
 from nmt.system.paths import is_file
@@ -107,13 +108,7 @@ class Memory:
     def __init__(
         self, path: Path, digest: str, begin: Callable[[], tuple[dict[str, Any], Iterable[tuple[Use, str, str]]]]
     ) -> None:
-        try:
-            from rapidfuzz import fuzz, process
-        except ImportError:
-            raise NMTError(
-                "learning: must have the library of the extra [learn], got no rapidfuzz; " + how_to_install("learn")
-            ) from None
-        self._extract, self._ratio = process.extract, fuzz.ratio
+        finder("learning", least=0, most=0)
         self.path = path
         self._sources: dict[str, tuple[list[int], list[str]]] = {}  # numbers and sources by project, in order
         with self._explained():
@@ -275,13 +270,9 @@ class Memory:
         numbers, sources = self._sources[project]
         end = len(numbers) if before is None else bisect_left(numbers, before)
         choices = sources if end == len(sources) else sources[:end]
-        found = self.similar(source, choices, least, 4 * most)
+        found = finder("learning", least=least, most=4 * most)(source, choices)
         ranked = sorted(((-score, -numbers[place]) for _, score, place in found))[:most]
         return [Match(self.pair(-number), round(-score / 100, 4)) for score, number in ranked]
-
-    def similar(self, text: str, choices: Sequence[str], least: float, most: int) -> list[tuple[str, float, int]]:
-        """Return the most similar of some texts, each with its similarity in percent and its place; any thread may."""
-        return self._extract(text, choices, scorer=self._ratio, score_cutoff=100 * least, limit=most)
 
     # ------------------------------------------------------------ general text, snapshots, checks
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 import numpy as np
 
 from nmt.decode.rules.options import Shortlist
+from nmt.inference.nearest import Recall, finder, projection_of
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Memory, Pair, Use
-from nmt.learning.nearest import Recall, projection_of
 from nmt.learning.trainer import Arrays, Trainer, loss_of
 from nmt.model.translation import TranslationModel
 from nmt.overriding import override
@@ -115,7 +115,7 @@ class Projects:
         self._base_loss = loss_of(floating, self._held_out) if self._held_out else 0.0
         recipe = trainer.recipe
 
-        similar = partial(memory.similar, least=recipe.alike, most=recipe.reads)
+        similar = finder("learning", least=recipe.alike, most=recipe.reads)
         self._nothing = Recall(similar, base.src_subwords.decode, projection_of(floating))
         self._work, self._idle = threading.Event(), threading.Event()
         self._idle.set()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.batching.batches import Batch, make_batch
+from nmt.inference.nearest import LEAST_ALIKE, MOST_READ, MOST_SUBWORDS
 from nmt.inference.pipeline import source_ids, target_ids
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Pair
@@ -24,8 +25,6 @@ Arrays = dict[str, np.ndarray]
 _HALF, _WARMUP, _MOST_VISITS = 16, 10, 20_000
 """Consolidation: pairs of the memory in a batch, and as many of the training text; updates until the full rate; most
 pairs in all passes together, so that a large memory is consolidated in minutes."""
-MOST_SUBWORDS = 200
-"""The longest sentence that is learnt, in subwords of each side: the work of an update grows with it."""
 _PLAIN: dict[str, Any] = {
     "training.momentum": 0.0,
     "training.weight_decay": 0.0,
@@ -54,8 +53,8 @@ class Recipe:
     replayed: int = 4
     passes: int = 6
     adam_rate: float = 1e-3
-    reads: int = 16
-    alike: float = 0.4
+    reads: int = MOST_READ
+    alike: float = LEAST_ALIKE
 
 
 class Trainer:

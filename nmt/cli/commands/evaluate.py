@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.judging import Given, check_lines_output, langs_by_names, langs_of, tell_doubts, tell_if_seen
-from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
+from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices, with_memory
 from nmt.cli.options.command import Command, chooses, flag, running_options, table_of, table_options
 from nmt.cli.options.path_types import INPUT, reads, writes
 from nmt.cli.options.search_options import beam_options, tell_needs
@@ -75,6 +75,7 @@ class MetricNames(click.ParamType):
 @writes("--plot-confidence", text="Also draw the confidence of MODEL against what is kept, as FILE.svg.")
 @writes("--tsv", text="Also write source, translation and references as columns, for other metrics.")
 @flag("--json", "as_json", text="Write JSON instead of tables.")
+@reads("--memory", text="Read similar pairs of this text or table while translating, as nmt-translate --memory.")
 @flag("--shortlist", text="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist.")
 @beam_options
 @running_options
@@ -132,6 +133,8 @@ def _check_usage(
         raise click.UsageError("Give either MODEL and --src (and -o), or --hyp.")
     if hyp is None and (model_dir is None or src is None):
         raise click.UsageError("Give MODEL and --src to translate, or --hyp to score.")
+    if options["memory"] and model_dir is None:
+        raise click.UsageError("--memory is for MODEL, which reads it.")
     if options["plot_confidence"] and model_dir is None:
         raise click.UsageError("--plot-confidence is for MODEL, whose confidence it draws.")
     if not ref:
@@ -143,7 +146,7 @@ def _load(model_dir: str, options: dict[str, Any]) -> Translator:
     from nmt.inference.translator import Translator
 
     loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
-    return Translator.load(model_dir, **loading)
+    return with_memory(Translator.load(model_dir, **loading), options["memory"])
 
 
 def _translate(translator: Translator, name: str, shown: Any, options: dict[str, Any]) -> list[str]:

@@ -89,6 +89,11 @@ _CHUNK_BATCHES = 32
 @reads("--prefix", text="Forced beginnings of the translations, one per line, in whole words.")
 @click.option("--prefix-text", metavar="TEXT", show_default="none", help="Forced beginning of every translation.")
 @reads("--glossary", text="Preferred translations: PHRASE, a tab or =, and TRANSLATION per line.")
+@reads(
+    "--memory",
+    text="Read those pairs of a text or table that are similar while translating: its training text, for example "
+    "(docs/decoding.md).",
+)
 @reads("--forbid", text="Words or phrases that no translation may contain, one per line.")
 @search_options()
 @reads(
@@ -254,7 +259,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
         raise click.UsageError("--strict is for a document; name its format by --format.")
     if options["output"] != "-":
         check_output(options["output"], "-o")
-    parallel = ("prefix", "glossary", "forbid", "dictionary")
+    parallel = ("prefix", "glossary", "forbid", "dictionary", "memory")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
     inputs |= {f"--{name}": options[name] for name in parallel if options[name] is not None}
     models = [model_dir, *options["ensemble"], *options["then"]]
@@ -277,8 +282,10 @@ def _job(options: dict[str, Any]) -> _Job:
         )
     if options["resume"] and (options["output"] == "-" or options["alignments"]):
         raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json contains them).")
-    if options["then"] and (wrong := [f"--{name}" for name in ("ensemble", "dictionary") if options[name]]):
+    if options["then"] and (wrong := [f"--{name}" for name in ("ensemble", "dictionary", "memory") if options[name]]):
         raise click.UsageError(f"{wrong[0]} is for one model; leave it out with --then.")
+    if options["memory"] and options["ensemble"]:
+        raise click.UsageError("--memory is read by one model; leave out --ensemble.")
     plots = options["plot_attention"]
     search = {name: options[name] for name in usable(Place.CALL)}
     if options["dictionary"] is not None and not options["replace_unk"]:

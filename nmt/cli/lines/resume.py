@@ -121,6 +121,7 @@ def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) 
         "compute_dtype": resolved_dtype(options["compute_dtype"] or config.compute_dtype),
         "output_format": job.form,
         **{name: job.search[name] for name in ("n_best", "replace_unk", "shortlist", "dictionary")},
+        "memory": translator.recall and translator.recall.digest,
         "glossary": job.glossary,
         "forbid": job.forbidden,
         "prefix_text": job.prefix,

@@ -12,6 +12,7 @@ import stat
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -279,12 +280,25 @@ def load_translator(model_dir: str, options: dict[str, Any]) -> Translator | Piv
         for place in options["then"]:
             found = Pivot(found, Translator.load(place, **kinds))
         return found
-    translator = Translator.load(model_dir, **kinds)
+    translator = with_memory(Translator.load(model_dir, **kinds), options["memory"])
     if options["ensemble"]:
         kinds["threads"] = translator.num_threads
         others = [Translator.load(other, **kinds) for other in options["ensemble"]]
         translator = translator.together_with(others, options["ensemble_average"])
     return translator
+
+
+def with_memory(translator: Translator, path: str | None) -> Translator:
+    """Return a translator as one that reads the pairs of a text while translating. Raises NMTError."""
+    if path is None:
+        return translator
+    from nmt.inference.nearest import pairs_of, reading
+
+    found, pairs = copy(translator), [*pairs_of(translator.config, path)]
+    recall = reading(found, [source for source, _ in pairs], [target for _, target in pairs], path)
+    tell(f"{path}: {len(recall):,} pairs are read while translating")
+    found.recall = recall
+    return found
 
 
 def phrases(path: str | None) -> list[str]:

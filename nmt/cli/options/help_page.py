@@ -24,7 +24,7 @@ GROUPS = {
     "Model": "folder preset overrides checkpoint ensemble ensemble_average then cells",
     "Search": "",
     "Sampling": "sampling sampling_temperature sampling_topk sampling_topp sampling_seed",
-    "Words and phrases": """glossary glossary_bonus forbid prefix prefix_text replace_unk
+    "Words and phrases": """memory glossary glossary_bonus forbid prefix prefix_text replace_unk
         dictionary generate_unk""",
     "Shortlist": "per_source mass frequent most_missed",
     "Speed": "batch_size shortlist compute_dtype threads device cache",
@@ -39,7 +39,7 @@ GROUPS["Search"] = " ".join(["max_length", *(name for name in ROWS if name not i
 
 FIRST = {
     "train": "folder dev src_lang tgt_lang preset budget overrides threads device check_data plan show_config",
-    "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
+    "translate": """output form output_format n_best scores beam_size memory glossary alignments shortlist compute_dtype
         threads device""",
     "evaluate": "src hyp ref columns output metrics tokenize lowercase confidence as_json tsv beam_size",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute

@@ -1,20 +1,26 @@
 """Pairs that are read while translating: known at once, exact, and without effect on sentences that are not similar."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from nmt import Constraints, LearningTranslator, Translator
-from nmt.learning.memory import write_tmx
-from nmt.learning.nearest import Keys, Near, projection_of
+from nmt.cli.front import load_command
+from nmt.errors import ConfigError, DataError
+from nmt.inference.nearest import Keys, Near, projection_of
+from nmt.learning.memory import Pair, State, write_tmx
 from nmt.learning.trainer import Recipe
 from nmt.special_tokens import EOS_ID
 from tests.learning.conftest import parameters
+from tests.refusals import refused
 from tests.saved_models import write_folder
 
 pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
+AT = "2026-01-01T00:00:00+00:00"
 READS = Recipe(updates=0)
 """Pairs are read, and a project has the parameters of the base model."""
 
@@ -203,6 +209,57 @@ def test_similar_pairs_teach_how_far_they_are_trusted():
         for similarity in (50.0, 90.0)
     ]
     assert near[1] > near[0]
+
+
+def test_a_translator_reads_pairs(folder, pairs):
+    translator = Translator.load(folder)
+    one = translator.reading(*zip(*pairs[:9], strict=True))
+    assert one.translate([source for source, _ in pairs[:9]]) == [target for _, target in pairs[:9]]
+    assert translator.recall is None and found(translator, [pairs[0][0]]) != found(one, [pairs[0][0]])
+    refused(DataError, "as many sources as targets, got 1 and 2", translator.reading, ["a"], ["b", "c"])
+    refused(
+        DataError, "must have pairs of sentences that the model can read", translator.reading, ["", "你"], ["a", "b"]
+    )
+    refused(TypeError, "sources must be a list of strings", translator.reading, "a", ["b"])
+    refused(
+        ConfigError, "one model on the processor", translator.together_with([translator], "prob").reading, ["a"], ["b"]
+    )
+
+
+@pytest.mark.parametrize("kind", ["tsv", "tmx", "files"])
+def test_nmt_translate_reads_a_memory(folder, pairs, tmp_path, kind):
+    known, lines, memory = pairs[:5], tmp_path / "lines", tmp_path / "memory"
+    if kind == "files":
+        for at, end in enumerate(("xx", "yy")):
+            memory.with_suffix(f".{end}").write_text("".join(f"{pair[at]}\n" for pair in known), "utf-8")
+    elif kind == "tsv":
+        memory = memory.with_suffix(".tsv")
+        memory.write_text("xx\tyy\n" + "".join(f"{source}\t{target}\n" for source, target in known), "utf-8")
+    else:
+        memory = memory.with_suffix(".tmx")
+        write_tmx(memory, [Pair(n, "", *pair, "", AT, State.STORED, 1.0) for n, pair in enumerate(known)], "xx", "yy")
+    for at, name in enumerate(("lines", "ref")):
+        (tmp_path / name).write_text("".join(f"{pair[at]}\n" for pair in known), "utf-8")
+    out, given = tmp_path / "out", ["--memory", str(memory), "-o", str(tmp_path / "out")]
+
+    def run(command, *words):
+        return CliRunner().invoke(load_command(command), [str(folder), *map(str, words)])
+
+    done = run("translate", lines, *given, "--resume")
+    assert done.exit_code == 0 and "5 pairs are read while translating" in done.stderr, done.output
+    assert out.read_text("utf-8").splitlines() == [target for _, target in known]
+    done = run("translate", lines, "-o", out, "--resume")  # without the memory it is another run
+    assert done.exit_code == 1 and "memory" in done.output
+    done = run("evaluate", "--src", lines, "--ref", tmp_path / "ref", "--metric", "accuracy", "--json", *given[:2])
+    assert json.loads(done.stdout)["metrics"]["accuracy"]["score"] == 100.0
+    for words, match in (
+        ([lines, *given[:2], "--then", folder], "--memory is for one model"),
+        ([lines, *given[:2], "--ensemble", folder], "leave out --ensemble"),
+        ([lines, "--memory", tmp_path / "none.tsv"], "none.tsv: no such file"),
+        ([lines, *given[:2], "-o", memory if kind != "files" else lines], "must be a file of its own"),
+    ):
+        done = run("translate", *words)
+        assert done.exit_code != 0 and match in done.output
 
 
 def test_distances_of_keys_are_those_of_scores(learning):

@@ -1,4 +1,4 @@
-"""Nearest-neighbour translation: pairs that are similar to a sentence are read while it is translated.
+"""Nearest-neighbour translation: pairs of a text that are similar to a sentence are read while it is translated.
 
 The outputs of the decoder for the words of those pairs are keys, and the words that follow are values (Khandelwal et
 al. 2021); only the most similar pairs count (Deguchi et al. 2023), so that other sentences are translated as without.
@@ -9,20 +9,38 @@ by the others. Nothing is trained and nothing kept but the pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.data.corpora.sources import sources_of
 from nmt.decode.hypotheses import Decoder, States
+from nmt.errors import ConfigError, DataError, NMTError, how_to_install
+from nmt.inference.pipeline import TranslationPipeline, check_no_factors, source_ids, target_ids
 from nmt.model.translation import TranslationModel
 from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.special_tokens import EOS_ID, UNK_ID
 
+if TYPE_CHECKING:
+    from nmt.config import Config, CorpusConfig
+
+MOST_READ, LEAST_ALIKE = 16, 0.4
+"""The most pairs that are read for a sentence, and their least similarity."""
+MOST_SUBWORDS = 200
+"""The longest sentence that is read or learnt, in subwords of each side: the work grows with it."""
+Rows = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Pairs as subwords of the source and of the target."""
+Similar = Callable[[str, Sequence[str]], list[tuple[str, float, int]]]
+"""Returns the texts that are most similar to one, the most similar first: each with its similarity, in percent, and its
+place."""
+
 _DIMENSIONS = 64
-_MOST_KEYS, _MOST_KEPT = 1_500, 2_000
+_MOST_KEYS, _MOST_KEPT = 1_500, 10_000
 """Keys of one sentence, and pairs whose keys are kept for the next sentences."""
 _NEAREST, _WIDENS, _FARTHEST = 0.003, 0.2, 12.0
 """A key counts exp(-x), x = (distance - least) / (_NEAREST + _WIDENS * least), if x is less than _FARTHEST."""
@@ -51,7 +69,7 @@ _AGREE, _SURE = 0.8, np.log(0.5)
 
 def projection_of(network: TranslationModel) -> np.ndarray:
     """Return the matrix [H, 64] between whose products distances are about those of the scores of all tokens: the main
-    directions of the output layer. The network is in floating point."""
+    directions of the output layer."""
     layer = network.output_layer
     matrix = np.asarray(layer.weights[layer.matrix], np.float64)
     rows = matrix if layer.tied else matrix.T
@@ -134,24 +152,57 @@ def _distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.maximum(squares - 2 * (one @ other.T), 0.0)
 
 
+def finder(what: str, *, least: float, most: int) -> Similar:
+    """Return a function that finds at most `most` texts of this similarity at least, 0 to 1, the share of characters
+    that are kept (Indel similarity). `what` needs it. Raises NMTError without rapidfuzz."""
+    try:
+        from rapidfuzz import fuzz, process
+    except ImportError:
+        raise NMTError(
+            f"{what}: must have the library of the extra [learn], got no rapidfuzz; " + how_to_install("learn")
+        ) from None
+    return partial(process.extract, scorer=fuzz.ratio, score_cutoff=100 * least, limit=most)
+
+
+def pairs_of(config: Config, corpora: str | Sequence[CorpusConfig]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of texts that have both sides, with the tags of their corpora."""
+    langs = config.data.src.lang, config.data.tgt.lang
+    for source in sources_of(corpora):
+        tag = "" if source.tag is None else f"{source.tag} "
+        for part in source.parts(langs):
+            for src, tgt in part.rows():
+                if src and tgt:
+                    yield tag + src, tgt
+
+
+def reading(translator: TranslationPipeline, sources: Sequence[str], targets: Sequence[str], name: str) -> Recall:
+    """Return pairs, of the text `name`, as a translator reads them. Raises ConfigError or DataError if it cannot."""
+    network: Any = translator.model
+    if not isinstance(network, TranslationModel) or not network.device.is_cpu:
+        raise ConfigError(f"{name}: must be read by one model on the processor, got another; leave device out")
+    check_no_factors(translator, name)
+    rows = zip(source_ids(translator, sources), target_ids(translator, targets), strict=True)
+    similar = finder(name, least=LEAST_ALIKE, most=MOST_READ)
+    found = Recall(similar, translator.src_subwords.decode, projection_of(network)).with_pairs([*rows])
+    if not found:
+        raise DataError(f"{name}: must have pairs of sentences that the model can read, got none; check the text")
+    return found
+
+
 class Recall:
-    """The pairs of a project, to be read while translating. It never changes: `with_pairs` returns another.
+    """Pairs that are read while translating. It never changes: `with_pairs` returns another.
 
     Args:
-        similar: Returns the sources that are most similar to a text, the most similar first, each with its similarity
-            in percent and its place.
+        similar: Finds sources that are similar to a text.
         texts: Returns rows of subwords of the source as texts.
         projection: See `projection_of`.
     """
 
     def __init__(
-        self,
-        similar: Callable[[str, Sequence[str]], list[tuple[str, float, int]]],
-        texts: Callable[[Sequence[Sequence[int]]], list[str]],
-        projection: np.ndarray,
+        self, similar: Similar, texts: Callable[[Sequence[Sequence[int]]], list[str]], projection: np.ndarray
     ) -> None:
         self._similar, self._texts, self._projection = similar, texts, projection
-        self._pairs: list[tuple[Sequence[int], Sequence[int]]] = []
+        self._pairs: Rows = []
         self._sources: list[str] = []
         self._last: dict[str, int] = {}  # the last place of each source
         self._kept: dict[int, Keys] = {}
@@ -159,13 +210,19 @@ class Recall:
     def __len__(self) -> int:
         return len(self._pairs)
 
-    def with_pairs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Recall:
-        """Return the same with more pairs, as subwords, for another model; without those that have unknown subwords in
-        their sources, which would be similar to any others."""
+    @property
+    def digest(self) -> str:
+        """Return a digest of the pairs."""
+        return sha256(repr(self._pairs).encode()).hexdigest()
+
+    def with_pairs(self, pairs: Rows) -> Recall:
+        """Return the same with more pairs, for another model; without those that are blank or too long, or have unknown
+        subwords in their sources, which would be similar to any others."""
         found = Recall(self._similar, self._texts, self._projection)
-        known = [pair for pair in pairs if UNK_ID not in pair[0]]
+        lengths = range(1, MOST_SUBWORDS + 1)
+        known = [one for one in pairs if UNK_ID not in one[0] and all(len(side) in lengths for side in one)]
         sources = self._texts([source for source, _ in known])
-        found._pairs, found._sources = self._pairs + known, self._sources + sources
+        found._pairs, found._sources = [*self._pairs, *known], self._sources + sources
         found._last = self._last | dict(zip(sources, range(len(self._pairs), len(found._pairs)), strict=True))
         return found
 
@@ -193,9 +250,7 @@ class Recall:
         kept |= zip(lacking, self._keys([self._pairs[n] for n in lacking], model, threads), strict=True)
         return Near([kept[n] for n in places], similarity)
 
-    def _keys(
-        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], model: TranslationModel, threads: int
-    ) -> list[Keys]:
+    def _keys(self, pairs: Rows, model: TranslationModel, threads: int) -> list[Keys]:
         """Return the keys of pairs, which the model reads word by word as in a search."""
         if not pairs:
             return []
