@@ -16,7 +16,7 @@ from nmt.learning.trainer import Recipe
 from nmt.special_tokens import EOS_ID
 from tests.learning.conftest import parameters
 from tests.refusals import refused
-from tests.saved_models import write_folder
+from tests.saved_models import write_folder, write_pair
 
 pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
@@ -227,17 +227,18 @@ def test_a_translator_reads_pairs(folder, pairs):
 
 
 @pytest.mark.parametrize("kind", ["tsv", "tmx", "files"])
-def test_nmt_translate_reads_a_memory(folder, pairs, tmp_path, kind):
+def test_nmt_translate_reads_a_memory(pairs, tmp_path, kind):
+    folder = write_pair(tmp_path / "model", "de", "en")
     known, lines, memory = pairs[:5], tmp_path / "lines", tmp_path / "memory"
     if kind == "files":
-        for at, end in enumerate(("xx", "yy")):
+        for at, end in enumerate(("de", "en")):
             memory.with_suffix(f".{end}").write_text("".join(f"{pair[at]}\n" for pair in known), "utf-8")
     elif kind == "tsv":
         memory = memory.with_suffix(".tsv")
-        memory.write_text("xx\tyy\n" + "".join(f"{source}\t{target}\n" for source, target in known), "utf-8")
+        memory.write_text("de\ten\n" + "".join(f"{source}\t{target}\n" for source, target in known), "utf-8")
     else:
         memory = memory.with_suffix(".tmx")
-        write_tmx(memory, [Pair(n, "", *pair, "", AT, State.STORED, 1.0) for n, pair in enumerate(known)], "xx", "yy")
+        write_tmx(memory, [Pair(n, "", *pair, "", AT, State.STORED, 1.0) for n, pair in enumerate(known)], "de", "en")
     for at, name in enumerate(("lines", "ref")):
         (tmp_path / name).write_text("".join(f"{pair[at]}\n" for pair in known), "utf-8")
     out, given = tmp_path / "out", ["--memory", str(memory), "-o", str(tmp_path / "out")]
