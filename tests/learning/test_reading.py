@@ -255,7 +255,7 @@ def test_nmt_translate_reads_a_memory(pairs, tmp_path, kind):
     assert json.loads(done.stdout)["metrics"]["accuracy"]["score"] == 100.0
     for words, match in (
         ([lines, *given[:2], "--then", folder], "--memory is for one model"),
-        ([lines, *given[:2], "--ensemble", folder], "leave out --ensemble"),
+        ([lines, *given[:2], "--ensemble", folder], "omit --ensemble"),
         ([lines, "--memory", tmp_path / "none.tsv"], "none.tsv: no such file"),
         ([lines, *given[:2], "-o", memory if kind != "files" else lines], "must be a file of its own"),
     ):
