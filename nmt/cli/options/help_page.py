@@ -39,7 +39,7 @@ GROUPS["Search"] = " ".join(["max_length", *(name for name in ROWS if name not i
 
 FIRST = {
     "train": "folder dev src_lang tgt_lang preset budget overrides threads device check_data plan show_config",
-    "translate": """output form output_format n_best scores beam_size memory glossary alignments shortlist compute_dtype
+    "translate": """output form output_format n_best scores beam_size glossary alignments shortlist compute_dtype
         threads device""",
     "evaluate": "src hyp ref columns output metrics tokenize lowercase confidence as_json tsv beam_size",
     "serve": """host port keys learn split pivot shortlist compute_dtype threads allow_origin requests_per_minute
