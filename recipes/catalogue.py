@@ -306,6 +306,7 @@ RECIPES = {
         config="configs/low_resource.yaml",
         data="python data_scripts/low_resource.py cherokee --from FOLDER",
         variants=few_sentences.cherokee(),
+        search=("--memory", "data/cherokee/train"),  # scripture repeats itself
         metrics=("bleu", "chrf++"),
         parts=("dev", "out_dev"),
         published_names=("best published, test",),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.data.corpora.sources import sources_of
+from nmt.decode.ensemble import Ensemble
 from nmt.decode.hypotheses import Decoder, States
 from nmt.errors import ConfigError, DataError, NMTError, how_to_install
 from nmt.inference.pipeline import TranslationPipeline, check_no_factors, source_ids, target_ids
@@ -67,10 +68,17 @@ another kind than theirs is left to the model."""
 _AGREE, _SURE = 0.8, np.log(0.5)
 
 
-def projection_of(network: TranslationModel) -> np.ndarray:
+def projection_of(model: TranslationModel | Ensemble) -> np.ndarray:
     """Return the matrix [H, 64] between whose products distances are about those of the scores of all tokens: the main
-    directions of the output layer."""
-    layer = network.output_layer
+    directions of the output layer. Of an ensemble, whose outputs are joined, each model has 64 columns of its own."""
+    if isinstance(model, Ensemble):
+        parts = [projection_of(one) for one in model.models]  # type: ignore[arg-type]
+        joined = np.zeros((sum(map(len, parts)), _DIMENSIONS * len(parts)), np.float32)
+        for n, part in enumerate(parts):
+            start = sum(map(len, parts[:n]))
+            joined[start : start + len(part), n * _DIMENSIONS :][:, : part.shape[1]] = part
+        return joined
+    layer = model.output_layer
     matrix = np.asarray(layer.weights[layer.matrix], np.float64)
     rows = matrix if layer.tied else matrix.T
     rows = rows - rows.mean(axis=0)
@@ -177,13 +185,15 @@ def pairs_of(config: Config, corpora: str | Sequence[CorpusConfig]) -> Iterator[
 
 def reading(translator: TranslationPipeline, sources: Sequence[str], targets: Sequence[str], name: str) -> Recall:
     """Return pairs, of the text `name`, as a translator reads them. Raises ConfigError or DataError if it cannot."""
-    network: Any = translator.model
-    if not isinstance(network, TranslationModel) or not network.device.is_cpu:
-        raise ConfigError(f"{name}: must be read by one model on the processor, got another; leave device out")
+    model: Any = translator.model
+    if not model.device.is_cpu:
+        raise ConfigError(f"{name}: must be read by a model on the processor, got one on a GPU; leave device out")
+    if isinstance(model, Ensemble) and any(one.config.model.decoder.copy_source for one in translator.loaded):
+        raise ConfigError(f"{name}: must be read by models that do not copy, got an ensemble of copying ones; take one")
     check_no_factors(translator, name)
     rows = zip(source_ids(translator, sources), target_ids(translator, targets), strict=True)
     similar = finder(name, least=LEAST_ALIKE, most=MOST_READ)
-    found = Recall(similar, translator.src_subwords.decode, projection_of(network)).with_pairs([*rows])
+    found = Recall(similar, translator.src_subwords.decode, projection_of(model)).with_pairs([*rows])
     if not found:
         raise DataError(f"{name}: must have pairs of sentences that the model can read, got none; check the text")
     return found
@@ -226,11 +236,11 @@ class Recall:
         found._last = self._last | dict(zip(sources, range(len(self._pairs), len(found._pairs)), strict=True))
         return found
 
-    def reading(self, model: TranslationModel) -> Reading:
+    def reading(self, model: TranslationModel | Ensemble) -> Reading:
         """Return a model, always the same one, as one that reads the pairs in each step of a search."""
         return Reading(model, self)
 
-    def near(self, source: Sequence[int], model: TranslationModel, threads: int) -> Near | None:
+    def near(self, source: Sequence[int], model: TranslationModel | Ensemble, threads: int) -> Near | None:
         """Return the pairs that are similar to a source; None if no pair is."""
         if UNK_ID in source:
             return None
@@ -250,7 +260,7 @@ class Recall:
         kept |= zip(lacking, self._keys([self._pairs[n] for n in lacking], model, threads), strict=True)
         return Near([kept[n] for n in places], similarity)
 
-    def _keys(self, pairs: Rows, model: TranslationModel, threads: int) -> list[Keys]:
+    def _keys(self, pairs: Rows, model: TranslationModel | Ensemble, threads: int) -> list[Keys]:
         """Return the keys of pairs, which the model reads word by word as in a search."""
         if not pairs:
             return []
@@ -285,7 +295,7 @@ class Reading:
 
     loop_obstacle = "similar pairs are read in each step"
 
-    def __init__(self, model: TranslationModel, recall: Recall) -> None:
+    def __init__(self, model: TranslationModel | Ensemble, recall: Recall) -> None:
         self._model, self._recall = model, recall
 
     def __getattr__(self, name: str) -> Any:
@@ -299,7 +309,7 @@ class Reading:
 class ReadingDecoder:
     """The decoder of a model that reads similar pairs; see `Decoder`. A sentence without any has the model's scores."""
 
-    def __init__(self, model: TranslationModel, recall: Recall, threads: int, longest: int) -> None:
+    def __init__(self, model: TranslationModel | Ensemble, recall: Recall, threads: int, longest: int) -> None:
         self._inner: Decoder = model.search_decoder(threads, longest)
         self._model, self._recall, self._threads = model, recall, threads
         self.eos_id = self._inner.eos_id

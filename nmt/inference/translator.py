@@ -311,7 +311,7 @@ class Translator(TranslationPipeline, TranslatesTexts):
         docs/decoding.md). Texts that resemble one another gain, those of the training, too.
 
         Raises:
-            ConfigError: It is an ensemble, on a GPU, or has source factors or edit actions.
+            ConfigError: It is on a GPU, an ensemble that copies, or has source factors or edit actions.
             DataError: The numbers of sources and targets differ, or there is no pair that can be read.
             NMTError: rapidfuzz, of the extra [learn], is missing.
             TypeError: One of them is no text.

@@ -211,7 +211,9 @@ def test_similar_pairs_teach_how_far_they_are_trusted():
     assert near[1] > near[0]
 
 
-def test_a_translator_reads_pairs(folder, pairs):
+@pytest.mark.parametrize("average", ["log_prob", "prob"])
+@pytest.mark.parametrize("changes", [{}, {"decoder": {"attention": "none", "hidden_size": 9}}], ids=["same", "wide"])
+def test_a_translator_reads_pairs(folder, pairs, tmp_path, average, changes):
     translator = Translator.load(folder)
     one = translator.reading(*zip(*pairs[:9], strict=True))
     assert one.translate([source for source, _ in pairs[:9]]) == [target for _, target in pairs[:9]]
@@ -221,9 +223,17 @@ def test_a_translator_reads_pairs(folder, pairs):
         DataError, "must have pairs of sentences that the model can read", translator.reading, ["", "你"], ["a", "b"]
     )
     refused(TypeError, "sources must be a list of strings", translator.reading, "a", ["b"])
-    refused(
-        ConfigError, "one model on the processor", translator.together_with([translator], "prob").reading, ["a"], ["b"]
-    )
+    others = [Translator.load(write_folder(tmp_path / f"{n}", seed=n, **changes)) for n in (1, 2)]
+    together = others[0].together_with(others[1:], average)
+    read = together.reading(*zip(*pairs[:9], strict=True))
+    assert read.translate([source for source, _ in pairs[:9]]) == [target for _, target in pairs[:9]]
+    assert found(read, ["ßx"]) == found(together, ["ßx"])
+    sizes = [one.model.decoder.cell.output_size for one in others]
+    whole, parts = projection_of(together.model), [projection_of(one.model) for one in others]
+    np.testing.assert_array_equal(whole[: sizes[0], : parts[0].shape[1]], parts[0])
+    np.testing.assert_array_equal(whole[sizes[0] :, 64:][:, : parts[1].shape[1]], parts[1])
+    copying = Translator.load(write_folder(tmp_path / "copying", decoder={"copy_source": True}))
+    refused(ConfigError, "models that do not copy", copying.together_with([copying], "prob").reading, ["a"], ["b"])
 
 
 @pytest.mark.parametrize("kind", ["tsv", "tmx", "files"])
@@ -255,7 +265,6 @@ def test_nmt_translate_reads_a_memory(pairs, tmp_path, kind):
     assert json.loads(done.stdout)["metrics"]["accuracy"]["score"] == 100.0
     for words, match in (
         ([lines, *given[:2], "--then", folder], "--memory is for one model"),
-        ([lines, *given[:2], "--ensemble", folder], "omit --ensemble"),
         ([lines, "--memory", tmp_path / "none.tsv"], "none.tsv: no such file"),
         ([lines, *given[:2], "-o", memory if kind != "files" else lines], "must be a file of its own"),
     ):

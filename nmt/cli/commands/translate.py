@@ -284,8 +284,6 @@ def _job(options: dict[str, Any]) -> _Job:
         raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json contains them).")
     if options["then"] and (wrong := [f"--{name}" for name in ("ensemble", "dictionary", "memory") if options[name]]):
         raise click.UsageError(f"{wrong[0]} is for one model; leave it out with --then.")
-    if options["memory"] and options["ensemble"]:
-        raise click.UsageError("--memory is read by one model; omit --ensemble.")
     plots = options["plot_attention"]
     search = {name: options[name] for name in usable(Place.CALL)}
     if options["dictionary"] is not None and not options["replace_unk"]:

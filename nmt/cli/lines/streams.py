@@ -280,12 +280,12 @@ def load_translator(model_dir: str, options: dict[str, Any]) -> Translator | Piv
         for place in options["then"]:
             found = Pivot(found, Translator.load(place, **kinds))
         return found
-    translator = with_memory(Translator.load(model_dir, **kinds), options["memory"])
+    translator = Translator.load(model_dir, **kinds)
     if options["ensemble"]:
         kinds["threads"] = translator.num_threads
         others = [Translator.load(other, **kinds) for other in options["ensemble"]]
         translator = translator.together_with(others, options["ensemble_average"])
-    return translator
+    return with_memory(translator, options["memory"])
 
 
 def with_memory(translator: Translator, path: str | None) -> Translator:
