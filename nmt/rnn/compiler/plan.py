@@ -103,8 +103,9 @@ def make_plan(
     back = direction.backward_roots(trace, needs, received, apart)
     operands = _operands(back.sinks)
     written = {e.value.id for e in roots}
-    if not lasting_alone:
-        written |= _hoisted_products(roots, given, trace, states)
+    if not lasting_alone:  # products before the loop are stored for every step in any case
+        phases, values = direction.phases_of(roots, given, states), trace.graph.values
+        written |= {i for i, one in phases.items() if one is Phase.BEFORE and values[i].kind is OpKind.PRODUCT}
     named = {name: (trace.named[name], kept) for name, kept in keep}
     kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, written, recompute, named)
     roots += [_stored(Numbered.KEPT, v) for v in kept]
@@ -165,12 +166,6 @@ def _operands(sinks: list[Sink]) -> list[Value]:
     so these values must be in memory for every step; a slice is read from its whole."""
     values = [v for s in sinks for v in (s.left, s.right) if v is not None]
     return list({v.span[0].id: v.span[0] for v in values}.values())
-
-
-def _hoisted_products(roots: list[StoredValue], given: dict[int, Place], trace: Trace, states: Carried) -> set[int]:
-    """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
-    phases = direction.phases_of(roots, given, states)
-    return {i for i, phase in phases.items() if phase is Phase.BEFORE and trace.graph.values[i].kind is OpKind.PRODUCT}
 
 
 def _stored(kind: Numbered, v: Value) -> StoredValue:
