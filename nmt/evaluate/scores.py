@@ -281,12 +281,8 @@ class Reliability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it, numbers rounded."""
-        return {
-            name: [{key: round(number, 4) for key, number in one.items()} for one in value]
-            if name == "bins"
-            else round(value, 4)
-            for name, value in asdict(self).items()
-        }
+        bins = [{key: round(number, 4) for key, number in asdict(one).items()} for one in self.bins]
+        return {name: bins if name == "bins" else round(value, 4) for name, value in vars(self).items()}
 
     def table(self) -> str:
         """Return the bins and figures as text."""

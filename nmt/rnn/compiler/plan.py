@@ -16,7 +16,7 @@ from nmt.rnn.compiler.direction import Carried, Pass
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, StoredValue, memory_read, with_places
+from nmt.rnn.compiler.program import Place, PlaceKind, Program, StoredValue, memory_read, with_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, reached
 from nmt.rnn.ops import OpKind
@@ -205,13 +205,8 @@ def _with_checkpoints(
 
 def _reads_again(program: Program) -> bool:
     """Return whether a program reads states that only the loop of its pass has."""
-    pending: list[Value] = []
-    for step in program.steps:
-        if isinstance(step, Product):
-            pending.append(step.x)
-        else:
-            pending += [a for nest in step.nests for e in nest.entries for a in (e.value, *e.value.args)]
-    kinds = {program.places[base.id].kind for _, base, _ in memory_read(pending, program.places)}
+    read = [*(p.x for p in program.products), *(a for e in program.entries for a in (e.value, *e.value.args))]
+    kinds = {program.places[base.id].kind for _, base, _ in memory_read(read, program.places)}
     return bool(kinds & {PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
 
 
@@ -219,12 +214,10 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
     """Return names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
     pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
     for program in (*one.programs.values(), *([one.again] if one.again else [])):
-        for step in program.steps:
-            if isinstance(step, Product):
-                pending.append(step.x)
-            else:  # what is computed again has a place from then on
-                values = [e.value for nest in step.nests for e in nest.entries]
-                pending += [a for v in values for a in v.args] if program is one.again else values
+        values = [e.value for e in program.entries]
+        # What is computed again has a place from then on.
+        pending += [a for v in values for a in v.args] if program is one.again else values
+        pending += [p.x for p in program.products]
     # A view may be read from its whole.
     read = reached(pending, lambda v: v.id not in before or v.is_view)
     return {before[i].name for i in read if i in before}
