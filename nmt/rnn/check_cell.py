@@ -75,7 +75,8 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
         Declared(made)  # raises ShapeError
         _check_numbers(made)
         print(_heading(made))
-        wide = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, _wide(hidden_size))
+        size = hidden_size * (2 * TARGET.panel_width(np.float32) // hidden_size + 1)  # columns for two threads
+        wide = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, size)
         findings = [*_findings(made), *_findings_of_threads(wide)]
     except NMTError as error:
         print(error)
@@ -150,11 +151,6 @@ def _findings(cell: Cell) -> Iterator[Finding]:
     whole = _named(result)
     yield Finding("inference = interpreter", _difference(whole, _named(plain)), ROUNDING)
     yield Finding("step by step = one call", _difference(_stepped(cell, run), whole), ROUNDING)
-
-
-def _wide(hidden_size: int) -> int:
-    """Return a multiple of a size whose products have columns for two threads."""
-    return hidden_size * (2 * TARGET.panel_width(np.float32) // hidden_size + 1)
 
 
 def _findings_of_threads(cell: Cell) -> Iterator[Finding]:
