@@ -177,7 +177,7 @@ def _written(program: Program) -> list[Place]:
 def _borrowed(roots: list[Value], phase: Phase, phases: dict[int, Phase], known: dict[int, Place]) -> list[Value]:
     """Return values of an earlier phase that `roots` read and that must therefore be in memory."""
     own = [v for v in topological(roots, stop=set(known)) if v.id not in known and phases.get(v.id) == phase]
-    read = (a for v in own for a in v.args if a.id not in known and a.kind is not OpKind.LEAF)
+    read = [a for v in own for a in v.args if a.id not in known and a.kind is not OpKind.LEAF]
     return list({b.id: b for a in read if phases[a.id] != phase for b in _solid(a, known)}.values())
 
 

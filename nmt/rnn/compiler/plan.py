@@ -205,7 +205,7 @@ def _with_checkpoints(
 
 def _reads_again(program: Program) -> bool:
     """Return whether a program reads states that only the loop of its pass has."""
-    read = [*(p.x for p in program.products), *(a for e in program.entries for a in (e.value, *e.value.args))]
+    read = [p.x for p in program.products] + [a for e in program.entries for a in (e.value, *e.value.args)]
     kinds = {program.places[base.id].kind for _, base, _ in memory_read(read, program.places)}
     return bool(kinds & {PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
 
