@@ -94,7 +94,13 @@ def score_translations(
             )
     if not hypotheses:
         raise DataError(NOTHING)
-    return {name: _score(name, hypotheses, texts, lowercase, tokenize, confidence) for name in metrics}
+    found = {}
+    for name in metrics:
+        metric = make_metric(name, lowercase, tokenize)
+        result = metric.corpus_score(hypotheses, texts, RESAMPLES if confidence else 1)
+        interval = float(result._ci) if confidence else None
+        found[name] = Score(result.name, float(result.score), str(metric.get_signature()), interval)
+    return found
 
 
 def _checked(references: References, metrics: Sequence[str], tokenize: str) -> tuple[list[str], list[list[str | None]]]:
@@ -242,25 +248,6 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
     raise DataError(f"evaluation: metric must be one of {', '.join(ALL_METRICS)}, got {name!r}")
 
 
-def _score(
-    name: str,
-    hypotheses: Sequence[str],
-    texts: Sequence[Sequence[str | None]],
-    lowercase: bool,
-    tokenize: str,
-    confidence: bool,
-) -> Score:
-    """Return the score of one metric over a whole test set, with its signature."""
-    metric = make_metric(name, lowercase, tokenize)
-    result = metric.corpus_score(list(hypotheses), [list(text) for text in texts], RESAMPLES if confidence else 1)
-    return Score(
-        name=result.name,
-        score=float(result.score),
-        signature=str(metric.get_signature()),
-        interval=float(result._ci) if confidence else None,
-    )
-
-
 BINS = 10
 
 
@@ -294,12 +281,8 @@ class Reliability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it, numbers rounded."""
-        return {
-            name: [{key: round(number, 4) for key, number in one.items()} for one in value]
-            if name == "bins"
-            else round(value, 4)
-            for name, value in asdict(self).items()
-        }
+        bins = [{key: round(number, 4) for key, number in asdict(one).items()} for one in self.bins]
+        return {name: bins if name == "bins" else round(value, 4) for name, value in vars(self).items()}
 
     def table(self) -> str:
         """Return the bins and figures as text."""
@@ -309,13 +292,9 @@ class Reliability:
             f"{one.low:>4.0%} to {one.high:>4.0%}{one.confidence:>6.0%}{one.kept:>7.0%}{one.lines:>8,}"
             for one in self.bins
         ]
-        return "\n".join(
-            [
-                *rows,
-                f"kept in all: {self.kept:.1%}; expected calibration error: {self.error:.1%}",
-                f"in the worse half by chrF, of the half with the least confidence: {self.worse:.0%} (by chance 50 %)",
-            ]
-        )
+        rows += [f"kept in all: {self.kept:.1%}; expected calibration error: {self.error:.1%}"]
+        rows += [f"in the worse half by chrF, of the half with the least confidence: {self.worse:.0%} (by chance 50 %)"]
+        return "\n".join(rows)
 
 
 def reliability(confidences: Sequence[float], scores: Sequence[float], least: float) -> Reliability:

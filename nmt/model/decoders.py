@@ -20,7 +20,6 @@ from nmt.rnn.kernels.memory.arrays import distinct
 from nmt.rnn.kernels.products.packing import packed_output
 from nmt.rnn.kernels.search.candidates import best_candidates, candidate_log_probs
 from nmt.rnn.kernels.search.choose import top_tokens
-from nmt.rnn.stepping.search_steps import SearchSteps
 from nmt.rnn.stepping.stepper import FixedStepper, Stepper
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
@@ -107,6 +106,8 @@ States = dict[str, np.ndarray]
 Encode = Callable[[Sequence[Sequence[int]], int, Workspace], "Source"]
 """Encodes sentences (ids without EOS) with a number of threads, into a workspace; the rows stay in order."""
 
+Steps = tuple[Stepper, "CompiledBeam | None"]
+"""Prepared steps for one search at a time, and the compiled search around them once there has been one."""
 _MOST_IDLE = 8
 """The maximum number of idle steppers that are kept for each number of threads."""
 
@@ -123,10 +124,9 @@ class ModelDecoder:
         if copies:
             step = step.around(AttentionProbe(step.cell, self._positions))
         self._sources: dict[int, np.ndarray] | None = {} if copies else None
-        idle = Idle(lambda: SearchSteps(Stepper(step, weights, threads)), _MOST_IDLE)
-        self._idle = idle if copies else network.idle_steppers.setdefault(threads, idle)
-        self._steps = self._idle.take()
-        self._stepper = self._steps.stepper
+        idle: Idle[Steps] = Idle(lambda: (Stepper(step, weights, threads), None), _MOST_IDLE)
+        self._idle: Idle[Steps] = idle if copies else network.idle_steppers.setdefault(threads, idle)
+        self._stepper, self._loop = self._idle.take()
         self._table = network.positions.get("tgt")
         # With position embeddings, a state counts the steps.
         self._states = step.states | ({"place": 1} if self._table else {})
@@ -172,13 +172,13 @@ class ModelDecoder:
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam:
         """Return the search of this decoder as one compiled computation; see `Network.loop_obstacle`."""
-        if self._steps.loop is None:
+        if self._loop is None:
             from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
-            self._steps.loop = CompiledBeam(self._stepper, self.network.output_layer, self.threads)
+            self._loop = CompiledBeam(self._stepper, self.network.output_layer, self.threads)
         table, scale = self.network.embedding("tgt")
-        self._steps.loop.begin(settings, table, scale)
-        return self._steps.loop
+        self._loop.begin(settings, table, scale)
+        return self._loop
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
         """Return the output layer restricted to the candidates of all admitted sentences, the candidate lists, and the
@@ -187,9 +187,11 @@ class ModelDecoder:
         return None if narrow is None else (narrow.narrow, narrow.lists(narrow.sentence_ids[:0]), narrow.sentence_ids)
 
     def close(self) -> None:
-        """End the search and keep its prepared steps for the next one."""
-        self._steps.rest()
-        self._idle.give(self._steps)
+        """End the search and keep its prepared steps for the next one, without the memory of many rows."""
+        self._stepper.rest()
+        if self._loop is not None and not self._loop.is_small:
+            self._loop = None
+        self._idle.give((self._stepper, self._loop))
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray

@@ -22,7 +22,6 @@ from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.stepping.search_steps import SearchSteps
 
 _numbers = count()
 
@@ -67,15 +66,15 @@ class Network:
         self.vocab_sizes = vocab_sizes
         self.positions = make_positions(config, self.device)
 
-    def _fill(self, shapes: dict[str, Param]) -> None:
-        """Make the parameters, all zero; the scans must exist."""
-        self.shapes = shapes
+    def _fill(self, own: dict[str, Param]) -> None:
+        """Make the parameters, all zero, with these between tables and output layer; the scans must exist."""
+        self.shapes = self._table_shapes() | own | self._output_shapes()
         params = self.gradient_group()
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else OUTPUT_MATRIX
         self.output_layer = OutputLayer(self.weights, matrix, OUTPUT_BIAS, self.tied, self.decoder.packed)
         self._idle_workspaces = Idle(partial(Workspace, self.device.xp))
-        self.idle_steppers: dict[int, Idle[SearchSteps]] = {}  # by number of threads
+        self.idle_steppers: dict[int, Idle[Any]] = {}  # by number of threads; see `ModelDecoder`
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{side} {size:,}" for side, size in self.vocab_sizes.items())

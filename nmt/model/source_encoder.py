@@ -102,8 +102,11 @@ class SourceEncoder:
 
     def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
         """Encode src [S, B], which is on the host, with the length of each row [B]."""
-        network, rows = self._network, how.source or SortedSource.of(src, lengths)
-        x = self._embedded(rows.src, how)
+        network, factors, rows = self._network, self._factors, how.source or SortedSource.of(src, lengths)
+        units = rows.src if factors is None else factors.units(rows.src)
+        x = network.embed_sequence("src", units, how.threads, how.allocate)
+        if factors is not None:
+            x = factors.beside(network, rows.src, x, how.threads, how.allocate)
         encoded = self._encoder.forward(network.weights.view("encoder"), x, rows.lengths, how)
         back = network.device.index(rows.back)
         memory, final = self._ordered(encoded.memory, encoded.final, back, how)
@@ -146,11 +149,3 @@ class SourceEncoder:
             for layer in states
         ]
         return device.take_rows(memory, order, out, how.threads), final
-
-    def _embedded(self, src: np.ndarray, how: BatchPass) -> np.ndarray:
-        """Return the embeddings of src [S, B]."""
-        network, factors = self._network, self._factors
-        if factors is None:
-            return network.embed_sequence("src", src, how.threads, how.allocate)
-        x = network.embed_sequence("src", factors.units(src), how.threads, how.allocate)
-        return factors.beside(network, src, x, how.threads, how.allocate)

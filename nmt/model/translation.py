@@ -84,17 +84,12 @@ class TranslationModel(Network):
         self.decoder = self.step_decoder
         if config.decoder.type == "conv":
             self.decoder = LayeredScan(decoder_layers(config), **options)
-        self._fill(self._shapes())
+        own: dict[str, Param] = {} if self.factors is None else self.factors.params()
+        own |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
+        self._fill(own | under("decoder", self.decoder.params))
         self._has_program = not program_obstacle(self, self.encoder)
         self._programs: dict[int, tuple[object, Idle[ProgramRun]]] = {}  # by threads: for a version of the weights
         self.head: Any = (EditsHead if self.actions is not None else CopyingHead if self.copies else PlainHead)(self)
-
-    def _shapes(self) -> dict[str, Param]:
-        shapes = self._table_shapes()
-        if self.factors is not None:
-            shapes |= self.factors.params()
-        shapes |= under("encoder", self.encoder.layers.params) | under("bridge", self.bridge.params())
-        return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
         """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""

@@ -6,7 +6,7 @@ calls must agree with it, and its gradients must agree with difference quotients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -75,7 +75,8 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
         Declared(made)  # raises ShapeError
         _check_numbers(made)
         print(_heading(made))
-        wide = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, _wide(hidden_size))
+        size = hidden_size * (2 * TARGET.panel_width(np.float32) // hidden_size + 1)  # columns for two threads
+        wide = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, size)
         findings = [*_findings(made), *_findings_of_threads(wide)]
     except NMTError as error:
         print(error)
@@ -93,8 +94,7 @@ def _check_numbers(cell: Cell) -> None:
     with np.errstate(all="ignore"):
         for _ in range(2):
             result = interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords)
-            slopes = interpreter.backward(result, run.d_y, run.d_final)
-            found.append(_named(result.y, result.final) | _leaves(slopes, slopes.params))
+            found.append(_named(result) | _slopes(result, run))
     for name, one in found[0].items():
         if not np.array_equal(one, found[1][name], equal_nan=True):
             got = f"other numbers of {name}; does it draw random ones? p.dropout draws a mask"
@@ -133,8 +133,9 @@ def _findings(cell: Cell) -> Iterator[Finding]:
     for label, options in ways.items():
         run.options = options
         outputs, found, tape = _compiled(cell, run)
-        expected, slopes = _interpreted(cell, run, tape)
-        yield Finding(f"program = interpreter, {label}", _difference(outputs, expected), ROUNDING)
+        meant = _meaning(cell, run, tape)
+        slopes = _slopes(meant, run)
+        yield Finding(f"program = interpreter, {label}", _difference(outputs, _named(meant)), ROUNDING)
         yield Finding(f"gradients = interpreter's, {label}", _difference(found, slopes), ROUNDING)
         if label == "all steps":
             given = cell.learned().values()  # of initial states, which the run is given
@@ -147,14 +148,9 @@ def _findings(cell: Cell) -> Iterator[Finding]:
     run.options = {}
     result = Scan(cell, dtype="float64", threads=1).forward(Weights(run.params), run.x, run.initial, **run.keywords)
     plain = interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords)
-    whole = _named(result.y, result.final)
-    yield Finding("inference = interpreter", _difference(whole, _named(plain.y, plain.final)), ROUNDING)
+    whole = _named(result)
+    yield Finding("inference = interpreter", _difference(whole, _named(plain)), ROUNDING)
     yield Finding("step by step = one call", _difference(_stepped(cell, run), whole), ROUNDING)
-
-
-def _wide(hidden_size: int) -> int:
-    """Return a multiple of a size whose products have columns for two threads."""
-    return hidden_size * (2 * TARGET.panel_width(np.float32) // hidden_size + 1)
 
 
 def _findings_of_threads(cell: Cell) -> Iterator[Finding]:
@@ -189,9 +185,9 @@ def _draw(cell: Cell) -> _RandomRun:
     )
 
 
-def _named(y: np.ndarray, final: Mapping[str, np.ndarray]) -> Arrays:
-    """Return outputs under the names that findings use."""
-    return {"y": y, **{f"final {k}": a for k, a in final.items()}}
+def _named(result: Any) -> Arrays:
+    """Return the outputs of a run under the names that findings use."""
+    return {"y": result.y, **{f"final {k}": a for k, a in result.final.items()}}
 
 
 def _leaves(found: Any, params: Arrays) -> Arrays:
@@ -213,7 +209,7 @@ def _compiled(cell: Cell, run: _RandomRun, **options: Any) -> tuple[Arrays, Arra
         raise RuntimeError("a training run kept no tape")
     shares = {name: np.zeros_like(p) for name, p in run.params.items()}
     found = scan.backward(result.tape, run.d_y, run.d_final, shares)
-    return _named(result.y, result.final), _leaves(found, shares), result.tape
+    return _named(result), _leaves(found, shares), result.tape
 
 
 def _meaning(cell: Cell, run: _RandomRun, tape: Tape) -> interpreter.Interpretation:
@@ -222,11 +218,10 @@ def _meaning(cell: Cell, run: _RandomRun, tape: Tape) -> interpreter.Interpretat
     return interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords, masks=masks)
 
 
-def _interpreted(cell: Cell, run: _RandomRun, tape: Tape) -> tuple[Arrays, Arrays]:
-    """Return the interpreter's outputs and gradients for the run that made this tape."""
-    result = _meaning(cell, run, tape)
+def _slopes(result: interpreter.Interpretation, run: _RandomRun) -> Arrays:
+    """Return the interpreter's gradients."""
     found = interpreter.backward(result, run.d_y, run.d_final)
-    return _named(result.y, result.final), _leaves(found, found.params)
+    return _leaves(found, found.params)
 
 
 def _difference(found: Arrays, expected: Arrays) -> float:
@@ -271,4 +266,4 @@ def _stepped(cell: Cell, run: _RandomRun) -> Arrays:
     for t, x in enumerate(run.x):
         y[t], new = stepper.step(x, states, sentence_ids, sequences={k: a[t] for k, a in run.sequences.items()})
         states = {k: v.copy() for k, v in new.items()}
-    return _named(y, states)
+    return {"y": y, **{f"final {k}": a for k, a in states.items()}}

@@ -355,22 +355,13 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
     if x.kind is OpKind.ELEMENTWISE:
         cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]
         return graph.apply(x.op, *cut)
-    if x.op == "concat":
-        found = _slice_of_concat(graph, x, start, size)
-        if found is not None:
-            return found
-    return graph._make("slice", (x,), x.axes, size, {"start": start, "size": size})
-
-
-def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | None:
-    """Return the slice of the one part that contains all of it; None if it overlaps several parts."""
     offset = 0
-    for part in x.args:
+    for part in x.args if x.op == "concat" else ():  # one part may contain all of it
         width = part.width or 0
         if offset <= start and start + size <= offset + width:
             return graph.apply("slice", part, start=start - offset, size=size)
         offset += width
-    return None
+    return graph._make("slice", (x,), x.axes, size, {"start": start, "size": size})
 
 
 _BUILDERS = {

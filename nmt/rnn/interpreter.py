@@ -128,10 +128,8 @@ def backward(
                 case ArrayKind.CAPTURED, name:
                     total.captured[name] += run.real_part(g, values, t).reshape(total.captured[name].shape)
         before = {name: gradients.get(ArrayKind.STATE.of(name)) for name in carried}
-        carried = {
-            name: np.where(active, 0 if (v := before[name]) is None else _rows(values, v, B), g)
-            for name, g in carried.items()
-        }
+        shares = {name: 0 if v is None else _rows(values, v, B) for name, v in before.items()}
+        carried = {name: np.where(active, shares[name], g) for name, g in carried.items()}
     total.initial = carried
     for name, start in run.learned.items():
         total.params[start] += carried[name].sum(axis=0)

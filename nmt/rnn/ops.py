@@ -65,26 +65,6 @@ def _softmax(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
     return np.asarray(e / np.where(total == 0, 1, total), dtype=x.dtype)
 
 
-def _sum_s(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
-    return np.asarray(np.where(real, x, 0).sum(axis=0, keepdims=True))
-
-
-def _expand(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
-    return np.broadcast_to(x, shape)
-
-
-def _slice(x: np.ndarray, *, start: int, size: int) -> np.ndarray:
-    return x[..., start : start + size]
-
-
-def _rows_of(w: np.ndarray, *, start: int, rows: int) -> np.ndarray:
-    return w[start : start + rows]
-
-
-def _matmul(x: np.ndarray, w: np.ndarray, *, transposed: bool) -> np.ndarray:
-    return np.asarray(x @ (w.T if transposed else w))
-
-
 def _grad_sub(g: Value, v: Value) -> Gradients:
     yield g
     yield -g
@@ -113,26 +93,14 @@ def _softplus(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.logaddexp(0, x), dtype=x.dtype)
 
 
-def _grad_softmax(g: Value, v: Value) -> Gradients:
-    yield v * (g - v.graph.apply("sum_s", g * v))
-
-
 def _same_gradient(g: Value, v: Value) -> Gradients:
     return [g] * len(v.args)  # broadcast over an axis that was summed, where it is added
-
-
-def _total(x: np.ndarray, *, axis: int) -> np.ndarray:
-    return x.sum(axis, keepdims=True)
-
-
-def _same(x: np.ndarray) -> np.ndarray:
-    return x
 
 
 OPS: dict[str, Op] = {
     # memory from outside the step
     "param": Op(OpKind.LEAF),  # [n] or [n, m], the same for all rows and steps
-    "rows_of": Op(OpKind.LEAF, _rows_of),  # some rows of a matrix parameter
+    "rows_of": Op(OpKind.LEAF, lambda w, start, rows: w[start : start + rows]),  # some rows of a matrix parameter
     "input": Op(OpKind.LEAF),  # one step of a sequence, [B, n]
     "state": Op(OpKind.LEAF),  # the state before the step, [B, n]
     "captured": Op(OpKind.LEAF),  # constant over time, [B, n], [S, B, n] or [S, B]
@@ -160,17 +128,19 @@ OPS: dict[str, Op] = {
         OpKind.ELEMENTWISE, lambda x: np.maximum(x, 0), lambda g, v: [g * v.graph.apply("positive", v)], "relu({})"
     ),
     "positive": Op(OpKind.ELEMENTWISE, lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
-    "expand": Op(OpKind.ELEMENTWISE, _expand, _same_gradient, "{}"),
-    # reductions
+    "expand": Op(OpKind.ELEMENTWISE, np.broadcast_to, _same_gradient, "{}"),
+    # reductions; `total` is over a named axis
     "sum_last": Op(OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _same_gradient, expensive=True),
-    "total": Op(OpKind.REDUCE, _total, _same_gradient, expensive=True),  # over a named axis
-    "sum_s": Op(OpKind.REDUCE, _sum_s, _same_gradient, expensive=True),
-    "softmax": Op(OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
+    "total": Op(OpKind.REDUCE, lambda x, axis: x.sum(axis, keepdims=True), _same_gradient, expensive=True),
+    "sum_s": Op(
+        OpKind.REDUCE, lambda x, real: np.where(real, x, 0).sum(axis=0, keepdims=True), _same_gradient, expensive=True
+    ),
+    "softmax": Op(OpKind.COMPOSITE, _softmax, lambda g, v: [v * (g - v.graph.apply("sum_s", g * v))], expensive=True),
     # addressing
-    "slice": Op(OpKind.LAYOUT, _slice),
-    "axes": Op(OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("flat", g)]),  # features as several named axes
-    "flat": Op(OpKind.LAYOUT, _same, lambda g, v: [v.graph.apply("axes", g, dims=v.args[0].dims)]),  # the inverse
+    "slice": Op(OpKind.LAYOUT, lambda x, start, size: x[..., start : start + size]),
+    "axes": Op(OpKind.LAYOUT, lambda x: x, lambda g, v: [v.graph.apply("flat", g)]),  # features as several named axes
+    "flat": Op(OpKind.LAYOUT, lambda x: x, lambda g, v: [v.graph.apply("axes", g, dims=v.args[0].dims)]),  # the inverse
     "concat": Op(OpKind.LAYOUT, lambda *parts: np.concatenate(parts, axis=-1)),
     # products with weights
-    "matmul": Op(OpKind.PRODUCT, _matmul, expensive=True),
+    "matmul": Op(OpKind.PRODUCT, lambda x, w, transposed: x @ (w.T if transposed else w), expensive=True),
 }

@@ -68,10 +68,8 @@ class _OnOurCore(_WithStacks, nn.RNNBase):
             return super().forward(input, hx)
         stack, tensors = stack or self._stack(data.dtype), (data, *given, *self._flat_weights)
         records = stack.records(tensors)
-        if packed is None:
-            steps = data.shape[1 if self.batch_first and data.dim() == 3 else 0]
-        else:
-            steps = len(packed.batch_sizes)
+        time_axis = int(self.batch_first and data.dim() == 3)
+        steps = data.shape[time_axis] if packed is None else len(packed.batch_sizes)
         if records and steps < _FEW_STEPS:
             return super().forward(input, hx)
         is_single, is_turned = packed is None and data.dim() == 2, packed is None and self.batch_first

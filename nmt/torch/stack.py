@@ -162,7 +162,8 @@ class Stack:
         self.states = list(cells[0].states())
         self.dtype = torch.empty((), dtype=dtype).numpy().dtype
         self._scans: dict[tuple[int, frozenset[str] | None], Scan] = {}
-        self._weights = Weights()
+        self.weights = Weights()
+        """The numbers that `read` took last, below `LAYER.END.`."""
         self._targets: list[list[tuple[Tensor, Source]]] = []
         self._seen: list[Seen] = []
         self._lock = forkable(RLock())
@@ -192,7 +193,7 @@ class Stack:
         return an object that is another one after each change of them."""
         with self._lock, torch.no_grad():
             if len(self._seen) == len(tensors) and all(map(Seen.is_whole, self._seen, tensors)):
-                return self._weights.version
+                return self.weights.version
             if not self._targets:
                 self._targets = [self._make(cell, n, end) for n, cell in enumerate(self.cells) for end in self.ends]
             each = len(tensors) // len(self._targets)
@@ -203,17 +204,13 @@ class Stack:
                     if first.shape != target.shape:  # which would be repeated
                         raise NMTError(f"nmt.torch: a parameter must be {[*target.shape]}, got {[*first.shape]}")
                     target.copy_(sum(rest, first))
-            self._weights.changed()
+            self.weights.changed()
             self._seen = [Seen(one) for one in tensors]
-            return self._weights.version
-
-    def is_at(self, version: object) -> bool:
-        """Return whether the numbers are still those that were taken when `read` returned this."""
-        return self._weights.version is version
+            return self.weights.version
 
     def _make(self, cell: Cell, layer: int, end: str) -> list[tuple[Tensor, Source]]:
         """Allocate the weights of one direction; return them as tensors of the same memory."""
-        view, found = self._weights.view(f"{layer}.{end}"), []
+        view, found = self.weights.view(f"{layer}.{end}"), []
         for name, param in cell.params().items():
             view[name] = zeros_of(np, param.shape, self.dtype)
             found.append((torch.from_numpy(view[name]), self.sources[name]))
@@ -228,7 +225,7 @@ class Stack:
     def short(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
         """Return y [T, B, n] and the final states [L * directions, B, n] of a run of all layers without gradients over
         few whole rows; None if it is not that short."""
-        array, threads, version = array_of(x), torch.get_num_threads(), self._weights.version
+        array, threads, version = array_of(x), torch.get_num_threads(), self.weights.version
         if not (self._may_be_short and 0 < array.shape[0] * array.shape[1] <= tuning.SHORT_ROWS):
             return None
         given: list[Any] = [*map(array_of, states)] or [None] * len(self.states)
@@ -242,7 +239,7 @@ class Stack:
 
     def _sides(self, layer: int) -> list[LayerSide]:
         """Return the directions of a layer, each with its weights."""
-        scan, views = self._scan(layer), [self._weights.view(f"{layer}.{end}") for end in self.ends]
+        scan, views = self._scan(layer), [self.weights.view(f"{layer}.{end}") for end in self.ends]
         return [LayerSide(scan, view, (), "", reverse=n == 1) for n, view in enumerate(views)]
 
     def __call__(self, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -262,7 +259,7 @@ class Stack:
         alone = len(self.ends) == 1
         results = [
             scan.forward(
-                self._weights.view(f"{call.layer}.{end}"),
+                self.weights.view(f"{call.layer}.{end}"),
                 arrays["x"],
                 {name: arrays[name][side] for name in self.states if name in arrays},
                 lengths=call.lengths,
@@ -377,7 +374,7 @@ class Pass(Function):
         tensors = ctx.saved_tensors[: ctx.count]  # torch raises an error if one has changed
         if torch.is_grad_enabled():
             return None, None, *_differentiable(ctx, tensors, d_outputs)
-        if not ctx.stack.is_at(ctx.call.version):  # run with other numbers since
+        if ctx.stack.weights.version is not ctx.call.version:  # run with other numbers since
             ctx.stack.read(ctx.call.weights)
         kept, ctx.kept = ctx.kept, None
         if kept is None:  # a second time, by retain_graph: the first took the memory

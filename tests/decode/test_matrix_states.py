@@ -53,7 +53,7 @@ def searched(compute_dtype, monkeypatch):
     sentences = [Sentence(ids) for ids in SOURCES]
     live(model).run(Queue(sentences, pauses=3))
     found["live"] = [one.hypotheses for one in sentences]
-    return found, len(model.idle_steppers[1].kept[-1].stepper.prepared.shared.indexed)
+    return found, len(model.idle_steppers[1].kept[-1][0].prepared.shared.indexed)
 
 
 @pytest.mark.parametrize("compute_dtype", [None, "bfloat16", "int8"])

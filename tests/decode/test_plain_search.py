@@ -87,9 +87,9 @@ def test_in_float64(monkeypatch):
 
 def test_what_was_prepared_serves_the_next_search_and_changed_weights(model, monkeypatch):
     first = search(model, SOURCES[:1], beam_size=2, threads=1)
-    kept = model.idle_steppers[1].kept[-1].loop
+    kept = model.idle_steppers[1].kept[-1][1]
     assert search(model, SOURCES[:1], beam_size=2, threads=1) == first
-    assert model.idle_steppers[1].kept[-1].loop is kept
+    assert model.idle_steppers[1].kept[-1][1] is kept
     former = {name: param.copy() for name, param in model.params.items()}
     for param in model.params.values():
         param *= 0.5
@@ -107,7 +107,7 @@ def test_what_was_prepared_serves_the_next_search_and_changed_weights(model, mon
 
 def test_memory_of_many_rows_goes_when_the_search_is_over(model):
     search(model, SOURCES, beam_size=5, threads=1)
-    assert all(stepper.loop is None for stepper in model.idle_steppers[1].kept)
+    assert all(loop is None for _, loop in model.idle_steppers[1].kept)
 
 
 def test_whoever_wants_it_to_stop_is_asked_now_and_then(model, monkeypatch):

@@ -111,8 +111,7 @@ class BeamState:
         xp: of the device. limits: [N], of the host. divisors: for 0, 1, ... max(limits) tokens."""
         N, T = len(limits), max(1, int(limits.max(initial=0)))
         R, most = N * K, xp.asarray(limits.astype(np.int32))
-        names = ("end_steps", "end_tokens", "end_parents", "end_finished")
-        ended = {name: xp.zeros((N, K), np.int32) for name in names}
+        ends = {name: dtype for name, dtype in cls.elements().items() if name.startswith("end_")}
         return cls(
             tokens=xp.asarray(np.repeat(np.full(N, token, np.int32), K)),
             parents=xp.arange(R, dtype=np.int64),
@@ -124,9 +123,7 @@ class BeamState:
             limits=most,
             to_beat=xp.full(N, -np.inf, np.float64),
             divisors=xp.asarray(divisors),
-            end_log_probs=xp.zeros((N, K), np.float64),
-            end_scores=xp.zeros((N, K), np.float64),
-            **ended,
+            **{name: xp.zeros((N, K), dtype) for name, dtype in ends.items()},
             history=xp.zeros((2, T, R), np.int32),
             going=xp.full(1, int((limits > 0).sum()), np.int32),
         )

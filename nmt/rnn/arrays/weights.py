@@ -178,12 +178,17 @@ class Weights(MutableMapping[str, np.ndarray]):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._prefix + name in self._arrays
 
-    def __setitem__(self, name: str, array: np.ndarray) -> None:
-        self._put(name, array)
+    def __setitem__(self, name: str, array: np.ndarray | Quantised) -> None:
+        with self._lock:
+            self._arrays[self._prefix + name] = array
+            for key in [k for k in self._packed if k[0] == self._prefix + name]:  # the packed forms of the former one
+                del self._packed[key]
+                self._jobs.pop(key, None)
+            self._version[0] = object()
 
     def hold_quantised(self, name: str, matrix: Quantised) -> None:
         """Store a quantised matrix in place of an array."""
-        self._put(name, matrix)
+        self[name] = matrix
 
     def quantised(self, name: str) -> Quantised | None:
         """Return the quantised matrix stored in place of an array, if any."""
@@ -193,15 +198,6 @@ class Weights(MutableMapping[str, np.ndarray]):
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an array, without restoring it."""
         return self._arrays[self._prefix + name].shape
-
-    def _put(self, name: str, array: np.ndarray | Quantised) -> None:
-        """Store another array or quantised matrix under this name, and drop the packed forms of the former one."""
-        with self._lock:
-            self._arrays[self._prefix + name] = array
-            for key in [k for k in self._packed if k[0] == self._prefix + name]:
-                del self._packed[key]
-                self._jobs.pop(key, None)
-            self._version[0] = object()
 
     def __delitem__(self, name: str) -> None:
         with self._lock:

@@ -94,13 +94,9 @@ class Attention:
             return shapes | {f"b_{name}": Param((A,)) for name in sizes}
         return shapes | ({"W_k": Param((M, Q))} if self.kind == "general" else {})
 
-    def context(self, p: Scope, query: Value) -> Value:
-        """Return the context [B, context_size] of a query [B, query_size]; notes `weights` and `context`."""
-        return self.read(p, query)[0]
-
     def read(self, p: Scope, query: Value) -> tuple[Value, Value | None]:
-        """Return the context as `context` does, and the sum of weights * embeddings of the source words [B, words];
-        None for the second if the memory has no words."""
+        """Return the context [B, context_size] of a query [B, query_size], and the sum of weights * embeddings of the
+        source words [B, words], None if the memory has no words; notes `weights` and `context`."""
         memory = features(p.memory, 0, self.memory_size) if self.words else p.memory
         keys, values = memory, memory
         if self.projection is not None:

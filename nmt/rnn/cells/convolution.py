@@ -170,7 +170,7 @@ class ConvDecoderLayer(ZeroStartCell):
         below, g = _parts(x, self.hidden_size)
         h, new = self.cell.step(p.sub("cell"), p.dropout(below, self.dropout), s.sub("cell"))
         query = (h @ p.W_d + p.b_d + g) * HALF
-        context = self.attention.context(p, query) * sqrt(source_count(p.memory))
+        context = self.attention.read(p, query)[0] * sqrt(source_count(p.memory))
         y = ((h + context @ p.W_c + p.b_c) * HALF + below) * HALF
         return concat(y, g), State(under("cell", new))
 

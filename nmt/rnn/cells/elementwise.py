@@ -124,8 +124,7 @@ class SRUCell(EqualCell):
 
     def params(self) -> dict[str, Param]:
         D, H, G = self.input_size, self.hidden_size, self.gates
-        shapes = {"W_x": Param((D, G * H), gates=G), "b_f": Param((H,)), "b_r": Param((H,))}
-        return shapes | {"v_f": Param((H,)), "v_r": Param((H,))}
+        return {"W_x": Param((D, G * H), gates=G)} | {name: Param((H,)) for name in ("b_f", "b_r", "v_f", "v_r")}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         candidate, a_f, a_r, *rest = split(x @ p.W_x, self.gates)

@@ -49,15 +49,13 @@ class GRUCell(EqualCell):
         if self.reset_after:
             u = s.h @ p.W_h
             u_r, u_z, u_n = split(u + p.b_h if self.bias else u, 3)
-            r, z = gate(clip(a_r + u_r, self.clip)), gate(clip(a_z + u_z, self.clip))
-            n = candidate(clip(a_n + r * u_n, self.clip))
         else:
             u_r, u_z = split(s.h @ p.W_rz, 2)
             if self.bias:
                 b_r, b_z, b_n = split(p.b_h, 3)
                 u_r, u_z, a_n = u_r + b_r, u_z + b_z, a_n + b_n
-            r, z = gate(clip(a_r + u_r, self.clip)), gate(clip(a_z + u_z, self.clip))
-            n = candidate(clip(a_n + (r * s.h) @ p.W_n, self.clip))
+        r, z = gate(clip(a_r + u_r, self.clip)), gate(clip(a_z + u_z, self.clip))
+        n = candidate(clip(a_n + (r * u_n if self.reset_after else (r * s.h) @ p.W_n), self.clip))
         h = (1 - z) * n + z * s.h
         p.note(r=r, z=z, n=n)
         return h, State(h=h)

@@ -6,12 +6,9 @@ at one step, over all gates of a product together, so nothing depends on the bat
 
 from nmt.rnn.arguments import flags
 from nmt.rnn.cell import Param, Scope, State
-from nmt.rnn.cells.parts import EqualCell, features
-from nmt.rnn.functions import mean, sigmoid, split, sqrt, tanh
+from nmt.rnn.cells.parts import EqualCell, features, rms_norm
+from nmt.rnn.functions import mean, sigmoid, split, tanh
 from nmt.rnn.graph import Value
-
-EPSILON = 1e-5
-"""A number added to a variance, so that a constant vector becomes zero and not NaN."""
 
 
 def norm_params(name: str, width: int) -> dict[str, Param]:
@@ -21,8 +18,7 @@ def norm_params(name: str, width: int) -> dict[str, Param]:
 
 def normalised(p: Scope, name: str, x: Value) -> Value:
     """Return (x - mean) / sqrt(variance + EPSILON) * gain + bias over a row's features; gain and bias of this name."""
-    centred = x - mean(x)
-    return centred * (1 / sqrt(mean(centred * centred) + EPSILON)) * p[f"gain_{name}"] + p[f"bias_{name}"]
+    return rms_norm(x - mean(x), p[f"gain_{name}"]) + p[f"bias_{name}"]
 
 
 class LayerNormLSTMCell(EqualCell):

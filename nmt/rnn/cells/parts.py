@@ -114,7 +114,7 @@ def checked_activations(where: str, specs: Sequence[ActivationSpec], count: int)
 
 
 EPSILON = 1e-5
-"""A number added to a mean of squares, so that its root has a gradient at zero."""
+"""A number added to a mean of squares: a root has a gradient at zero, and what is constant is normalised to zero."""
 
 
 def silu(x: Value) -> Value:

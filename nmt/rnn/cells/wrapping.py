@@ -346,8 +346,7 @@ class HeadsCell(SeveralCells):
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         found = [cell.step(p.sub(str(n)), x, s.sub(str(n))) for n, cell in enumerate(self.cells)]
-        new = {k: v for n, (_, inner) in enumerate(found) for k, v in under(str(n), inner).items()}
-        return concat(*(y for y, _ in found)), State(new)
+        return concat(*(y for y, _ in found)), State.nest(**{str(n): inner for n, (_, inner) in enumerate(found)})
 
 
 class UnrolledCell(WrappedCell):

@@ -157,7 +157,7 @@ def _crossing(
 
     for phase, entries in by_phase.items():
         early = [e.value for e in entries if phases.get(e.value.id, phase) != phase]
-        cross([b for v in early for b in _solid(v, phases, known)])
+        cross([b for v in early for b in _solid(v, known)])
         cross(_borrowed([e.value for e in entries], phase, phases, known))
     for phase in (Phase.AFTER, Phase.LOOP):  # a crossing value may itself read another one
         cross(_borrowed([v for v in crossing.values() if phases[v.id] is phase], phase, phases, known))
@@ -176,19 +176,12 @@ def _written(program: Program) -> list[Place]:
 
 def _borrowed(roots: list[Value], phase: Phase, phases: dict[int, Phase], known: dict[int, Place]) -> list[Value]:
     """Return values of an earlier phase that `roots` read and that must therefore be in memory."""
-    found: dict[int, Value] = {}
-    for v in topological(roots, stop=set(known)):
-        if v.id in known or phases.get(v.id) != phase:
-            continue
-        for a in v.args:
-            if a.id in known or a.kind is OpKind.LEAF or phases[a.id] == phase:
-                continue
-            for b in _solid(a, phases, known):
-                found[b.id] = b
-    return list(found.values())
+    own = [v for v in topological(roots, stop=set(known)) if v.id not in known and phases.get(v.id) == phase]
+    read = [a for v in own for a in v.args if a.id not in known and a.kind is not OpKind.LEAF]
+    return list({b.id: b for a in read if phases[a.id] != phase for b in _solid(a, known)}.values())
 
 
-def _solid(v: Value, phases: dict[int, Phase], known: dict[int, Place]) -> list[Value]:
+def _solid(v: Value, known: dict[int, Place]) -> list[Value]:
     """Return `v`, or its base where it is only a view: a view needs no buffer of its own."""
     base, _ = v.span
     return [] if v.is_view and (base.id in known or base.kind is OpKind.LEAF) else [base]

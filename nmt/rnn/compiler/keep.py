@@ -98,12 +98,6 @@ def _is_spread(v: Value) -> bool:
 
 def _read_backward(backward_roots: list[Value], num_forward: int, available: set[int]) -> list[Value]:
     """Return the forward values that the backward direction reads or returns, each once, up to available values."""
-    needed: dict[int, Value] = {}
-    for v in topological(backward_roots, stop=available):
-        for a in v.args if v.id >= num_forward and v.id not in available else ():
-            if a.id < num_forward and a.kind is not OpKind.LEAF:
-                needed[a.id] = a
-    for root in backward_roots:
-        if root.id < num_forward and root.kind is not OpKind.LEAF:
-            needed[root.id] = root
-    return list(needed.values())
+    own = [v for v in topological(backward_roots, stop=available) if v.id >= num_forward and v.id not in available]
+    read = [a for v in own for a in v.args] + backward_roots
+    return list({v.id: v for v in read if v.id < num_forward and v.kind is not OpKind.LEAF}.values())

@@ -16,7 +16,7 @@ from nmt.rnn.compiler.direction import Carried, Pass
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, StoredValue, memory_read, with_places
+from nmt.rnn.compiler.program import Place, PlaceKind, Program, StoredValue, memory_read, with_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, reached
 from nmt.rnn.ops import OpKind
@@ -103,8 +103,9 @@ def make_plan(
     back = direction.backward_roots(trace, needs, received, apart)
     operands = _operands(back.sinks)
     written = {e.value.id for e in roots}
-    if not lasting_alone:
-        written |= _hoisted_products(roots, given, trace, states)
+    if not lasting_alone:  # products before the loop are stored for every step in any case
+        phases, values = direction.phases_of(roots, given, states), trace.graph.values
+        written |= {i for i, one in phases.items() if one is Phase.BEFORE and values[i].kind is OpKind.PRODUCT}
     named = {name: (trace.named[name], kept) for name, kept in keep}
     kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, written, recompute, named)
     roots += [_stored(Numbered.KEPT, v) for v in kept]
@@ -167,12 +168,6 @@ def _operands(sinks: list[Sink]) -> list[Value]:
     return list({v.span[0].id: v.span[0] for v in values}.values())
 
 
-def _hoisted_products(roots: list[StoredValue], given: dict[int, Place], trace: Trace, states: Carried) -> set[int]:
-    """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
-    phases = direction.phases_of(roots, given, states)
-    return {i for i, phase in phases.items() if phase is Phase.BEFORE and trace.graph.values[i].kind is OpKind.PRODUCT}
-
-
 def _stored(kind: Numbered, v: Value) -> StoredValue:
     """Return a value as a root with a separate array, one entry per step, named after its id."""
     return StoredValue(v, Place(PlaceKind.SEQUENCE, kind.of(v.id), "S" in v.axes, v.width))
@@ -210,13 +205,8 @@ def _with_checkpoints(
 
 def _reads_again(program: Program) -> bool:
     """Return whether a program reads states that only the loop of its pass has."""
-    pending: list[Value] = []
-    for step in program.steps:
-        if isinstance(step, Product):
-            pending.append(step.x)
-        else:
-            pending += [a for nest in step.nests for e in nest.entries for a in (e.value, *e.value.args)]
-    kinds = {program.places[base.id].kind for _, base, _ in memory_read(pending, program.places)}
+    read = [p.x for p in program.products] + [a for e in program.entries for a in (e.value, *e.value.args)]
+    kinds = {program.places[base.id].kind for _, base, _ in memory_read(read, program.places)}
     return bool(kinds & {PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
 
 
@@ -224,12 +214,10 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
     """Return names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
     pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
     for program in (*one.programs.values(), *([one.again] if one.again else [])):
-        for step in program.steps:
-            if isinstance(step, Product):
-                pending.append(step.x)
-            else:  # what is computed again has a place from then on
-                values = [e.value for nest in step.nests for e in nest.entries]
-                pending += [a for v in values for a in v.args] if program is one.again else values
+        values = [e.value for e in program.entries]
+        # What is computed again has a place from then on.
+        pending += [a for v in values for a in v.args] if program is one.again else values
+        pending += [p.x for p in program.products]
     # A view may be read from its whole.
     read = reached(pending, lambda v: v.id not in before or v.is_view)
     return {before[i].name for i in read if i in before}

@@ -117,6 +117,11 @@ class Program:
         """Return its products, in order."""
         return [step for step in self.steps if isinstance(step, Product)]
 
+    @property
+    def entries(self) -> list[StoredValue]:
+        """Return what its row work writes, in order."""
+        return [e for step in self.steps if isinstance(step, RowWork) for nest in step.nests for e in nest.entries]
+
     @cached_property
     def row_size(self) -> int:
         """Return the multiply-adds of its products for one row; first read when it is finished."""

@@ -87,8 +87,13 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
     the place in the author's file; or they raise something themselves."""
     graph = Graph()
     declared = Declared(cell)
-    params = {name: _param(graph, name, param) for name, param in declared.params.items()}
-    captured = {name: _captured(graph, name, one) for name, one in declared.captured.items()}
+    params, captured = dict[str, Value](), dict[str, Value]()
+    for name, param in declared.params.items():
+        rows = {"rows": param.shape[0]} if len(param.shape) == 2 else {}
+        params[name] = graph.leaf("param", name, (), param.shape[-1], **rows)
+    for name, one in declared.captured.items():
+        axes = ("S", "B") if one.source_axis else ("B",)
+        captured[name] = graph.leaf("captured", ArrayKind.CAPTURED.of(name), axes, one.width)
     leaves = {ArrayKind.PARAMETER.of(name): v for name, v in params.items()}
     leaves |= {ArrayKind.CAPTURED.of(name): v for name, v in captured.items()}
     masks: list[Mask] = []
@@ -123,16 +128,6 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
     y, new = declared.results(graph, cell.step, Scope(readable, dropout, note), inputs["x"], State(states))
     leaves |= {v.attrs["name"]: v for v in states.values()}
     return Trace(graph, inputs, states, {"y": y}, new, leaves, masks, noted=noted)
-
-
-def _param(graph: Graph, name: str, param: Param) -> Value:
-    rows = {"rows": param.shape[0]} if len(param.shape) == 2 else {}
-    return graph.leaf("param", name, (), param.shape[-1], **rows)
-
-
-def _captured(graph: Graph, name: str, captured: Captured) -> Value:
-    axes = ("S", "B") if captured.source_axis else ("B",)
-    return graph.leaf("captured", ArrayKind.CAPTURED.of(name), axes, captured.width)
 
 
 def _check_noted(cell: str, option: str, names: Collection[str], noted: Mapping[str, Value]) -> None:
@@ -242,10 +237,7 @@ class Declared:
     def results(self, graph: Graph, step: Callable[..., Any], *given: Any) -> tuple[Value, dict[str, Value]]:
         """Run the step; return its output and new states, checked."""
         where = f"{self.name}.step"
-        with own_code(f"{where}:", "must compute with the operations of nmt.rnn", kind=ShapeError, of=step):
-            found = step(*given)
-        place = place_of(step)
-        at = f" ({place})" if place else ""
+        found, at = self._called("step", step, "must compute with the operations of nmt.rnn", *given)
         if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
             raise ShapeError(f"{where}: must return its output and a State, got {_kind(found)}{at}")
         y, new = found
@@ -286,27 +278,27 @@ class Declared:
     def _check_starts(self, cell: Cell) -> None:
         """Check that initial values belong to existing states and vectors of the same width."""
         promise = "must return a tuple of names of its states"
-        found, at = self._called(cell.starts, promise)
+        found, at = self._called("starts", cell.starts, promise)
         if not isinstance(found, tuple | list) or not all(isinstance(k, str) and k in self.states for k in found):
             raise ShapeError(f"{self.name}.starts: {promise}, got {shown(found)}{at}")
         promise = "must return a dict with a parameter as wide for names of its states"
-        found, at = self._called(cell.learned, promise)
+        found, at = self._called("learned", cell.learned, promise)
         vectors = {name: param.shape for name, param in self.params.items()}
         fits = isinstance(found, dict) and found.keys() <= self.states.keys()
         if not fits or any(vectors.get(str(param)) != (self.states[name],) for name, param in found.items()):
             raise ShapeError(f"{self.name}.learned: {promise}, got {shown(found)}{at}")
 
-    def _called(self, method: Callable[[], Any], promise: str) -> tuple[Any, str]:
+    def _called(self, name: str, method: Callable[..., Any], promise: str, *given: Any) -> tuple[Any, str]:
         """Call a method; return its result, and its place in the source for an error."""
-        with own_code(f"{self.name}.{method.__name__}:", promise, kind=ShapeError, of=method):
-            found = method()
+        with own_code(f"{self.name}.{name}:", promise, kind=ShapeError, of=method):
+            found = method(*given)
         place = place_of(method)
         return found, f" ({place})" if place else ""
 
     def _named(self, method: Callable[[], Any], kind: type, words: str) -> Any:
         """Return a method's declarations by name, checked."""
         where, promise = f"{self.name}.{method.__name__}:", f"must return a dict with {words} for each name"
-        found, at = self._called(method, promise)
+        found, at = self._called(method.__name__, method, promise)
         if not isinstance(found, dict):
             raise ShapeError(f"{where} {promise}, got {type(found).__name__}{at}")
         for name, value in found.items():

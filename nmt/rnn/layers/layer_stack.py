@@ -355,17 +355,21 @@ class LayerStack:
         for layer, H in enumerate(self.hidden_sizes):
             cell = self._cell(below, H)
             cell = LearnedStartCell(cell) if self.learn_initial else cell
+            needs = set(cell.params()) if "params" in self.needs else set()  # besides those of the states
             scan = Scan(
                 cell,
                 dtype=self.dtype,
                 compute_dtype=compute_dtype,
                 threads=self.threads,
-                needs=self._wanted(cell, layer),
+                needs=needs | ({"x"} if layer or "x" in self.needs else set()),
                 recompute=recompute,
                 device=device,
                 name=self.name,
             )
-            shapes |= self._add_layer(scan)
+            own, ends = self._shapes(cell), [f"_l{layer}{end}" for end in self._ends]
+            sides = (LayerSide(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends)
+            self._layers.append([*sides])
+            shapes |= {name + end: param for end in ends for name, param in own.items()}
             below = cell.output_size * self.directions
         self.output_size = below
         self._store = LayerParams(self.name, shapes, self.dtype, self.device)
@@ -373,13 +377,6 @@ class LayerStack:
         for name in self.states:
             widths = [sides[0].scan.states[name] for sides in self._layers]
             self._states[name] = LayerStates(self.name, self.device, self.dtype, widths, self.directions)
-
-    def _add_layer(self, scan: Scan) -> dict[str, Param]:
-        """Add a layer on top, with the same scan in all directions; return its parameters by name."""
-        own = self._shapes(scan.cell)
-        ends = [f"_l{len(self._layers)}{end}" for end in self._ends]
-        self._layers.append([LayerSide(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
-        return {name + end: param for end in ends for name, param in own.items()}
 
     def __repr__(self) -> str:
         sizes = " -> ".join(map(str, (self.input_size, *self.hidden_sizes)))
@@ -448,11 +445,6 @@ class LayerStack:
         if all(self._fixed.get(name + side.end) is array for name, array in own.items()):
             self._frozen.add(side.end)
         return weights
-
-    def _wanted(self, cell: Cell, layer: int) -> set[str]:
-        """Return the names whose gradients a layer's backward pass computes, besides its states."""
-        params = set(cell.params()) if "params" in self.needs else set()
-        return params | ({"x"} if layer or "x" in self.needs else set())
 
     # ------------------------------------------------------------ what differs from cell to cell
 

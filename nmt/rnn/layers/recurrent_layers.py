@@ -101,18 +101,15 @@ class RecurrentLayers(LayerStack):
 
     def __init__(self, *sizes: Any, **options: Unpack[LayerOptions]) -> None:
         if unknown := options.keys() - LayerOptions.__annotations__.keys():
-            raise TypeError(self._strange(min(unknown)))
+            known = sorted({*signature(type(self)).parameters, *LayerOptions.__annotations__} - {"options"})
+            advice = f"; did you mean {close}?" if (close := most_like(min(unknown), known)) else ""
+            promise = f"keywords must be among {', '.join(known)}"
+            raise TypeError(f"{type(self).__name__}: {promise}, got {min(unknown)}{advice}")
         super().__init__(*sizes, **options)
         xp = self.device.xp
         self._passes = 0
         self._reserve = self.reserve()  # memory that a forward keeps for its backward
         self._idle = Idle(lambda: (Workspace(xp), Workspace(xp)))  # memory of passes that keep nothing
-
-    def _strange(self, keyword: str) -> str:
-        """Return the error about an unknown keyword of the layer's class."""
-        known = sorted({*signature(type(self)).parameters, *LayerOptions.__annotations__} - {"options"})
-        advice = f"; did you mean {close}?" if (close := most_like(keyword, known)) else ""
-        return f"{type(self).__name__}: keywords must be among {', '.join(known)}, got {keyword}{advice}"
 
     # ------------------------------------------------------------ memory
 
@@ -138,14 +135,6 @@ class RecurrentLayers(LayerStack):
             raise NMTError(f"{self.name}: reserve must be one of layer.reserve(), got {type(reserve).__name__}")
         return self._reserve if reserve is None else reserve
 
-    def _begin(self, reserve: Reserve | None) -> tuple[Workspace, Workspace]:
-        """Return memory for a pass, except for the caller's results; allocating large memory again takes a tenth of a
-        pass. In inference a layer reads only the layer below, so two workspaces take turns."""
-        if reserve is not None:
-            reserve.begin()
-            return reserve.memory, reserve.memory
-        return self._idle.take()
-
     def _outputs(self, lasting: bool) -> Any:
         """Return memory for a scan's result that the caller gets; two directions are joined in separate memory."""
         return self.device.xp.zeros if lasting and not self.bidirectional else None
@@ -161,7 +150,11 @@ class RecurrentLayers(LayerStack):
         below = xp.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
         T, B, _ = below.shape
         first = self._by_state(given, B, "{}x")
-        memories = self._begin(reserve)
+        if reserve is not None:
+            reserve.begin()
+        # Kept, as allocating large memory again takes a tenth of a pass. In inference a layer reads only the layer
+        # below, so two workspaces take turns.
+        memories = self._idle.take() if reserve is None else (reserve.memory, reserve.memory)
         kept: list[KeptLayer] = []
         final: list[Arrays] = []
         ends = None

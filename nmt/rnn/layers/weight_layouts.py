@@ -108,26 +108,22 @@ def _flat_order(names: Mapping[str, Any]) -> list[str]:
 def _transposed(
     arrays: Any, pattern: str, known: Mapping[str, str], name_of: Callable[[str, str, str], str], prefix: str = ""
 ) -> Arrays:
-    """Return matrices transposed, under the names that `name_of` makes of the parameter, layer and direction. `known`
-    translates the parameter; see `_split`."""
+    """Return matrices transposed, under the names that `name_of` makes of the parameter, layer and direction, which
+    `pattern` finds in theirs. `known` translates the parameter."""
     if not isinstance(arrays, Mapping):
         advice = "; give module.state_dict()" if hasattr(arrays, "state_dict") else ""
         raise ShapeError(f"layouts: parameters must be a dict of arrays by name, got {type(arrays).__name__}{advice}")
     found: Arrays = {}
     for name in (name for name in arrays if name.startswith(prefix)):
-        what, layer, side = _split(name[len(prefix) :], pattern, known)
-        found[name_of(known[what], layer, side)] = np.ascontiguousarray(np.asarray(arrays[name]).T)
+        own = name[len(prefix) :]
+        match = re.fullmatch(pattern, own)
+        if not match or match["what"] not in known:
+            raise ShapeError(f"layouts: a parameter must be one of {', '.join(known)} of a layer, got {own}")
+        ours = name_of(known[match["what"]], match["layer"], match["side"])
+        found[ours] = np.ascontiguousarray(np.asarray(arrays[name]).T)
     if prefix and not found:
         raise ShapeError(f"layouts: prefix must begin some of the names, got {prefix!r} and {', '.join(arrays)}")
     return found
-
-
-def _split(name: str, pattern: str, known: Mapping[str, str]) -> tuple[str, str, str]:
-    """Split a name into the parameter, its layer and its direction."""
-    match = re.fullmatch(pattern, name)
-    if match and match["what"] in known:
-        return match["what"], match["layer"], match["side"]
-    raise ShapeError(f"layouts: a parameter must be one of {', '.join(known)} of a layer, got {name}")
 
 
 # ------------------------------------------------------------ ONNX: one layer a node

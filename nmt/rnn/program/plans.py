@@ -64,10 +64,8 @@ class Plans(Program):
         held = self.weights.quantised(name)
         if self.packed_kind != QUADS:
             return [self.model_array(name, self.weights[name])]
-        end = "" if held is not None and held.by_rows == by_rows else ".other"
         if held is None or held.by_rows != by_rows:
-            held = quantise(self.weights[name], by_rows=by_rows)
-        name += end
+            held, name = quantise(self.weights[name], by_rows=by_rows), f"{name}.other"
         return [self.model_array(name, held.numbers), self.model_array(f"{name}.scales", held.scales)]
 
     def weight(self, name: str, start: int, rows: int, transposed: bool) -> Word:

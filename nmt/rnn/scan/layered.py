@@ -128,7 +128,11 @@ class LayeredScan:
                 for side, name in enumerate(self.names(n))
             ]
             tapes.append([result.tape for result in results])
-            x = self._output(results, x, n, outputs or allocate, threads)
+            adds = n > 0 and self.residual
+            y = self._joined([result.y[delay:] for result in results], outputs or allocate, threads, apart=adds)
+            if adds:
+                self.device.add(y, x, threads)
+            x = y
             for name in results[0].final:
                 parts = [result.final[name] for result in results]
                 if len(parts) == 1 or parts[0].ndim == 2:
@@ -181,14 +185,6 @@ class LayeredScan:
         """Return the dropout seed of a layer and direction, which no other pair has, for this seed or a later one."""
         group, place = divmod(layer * (2 if self.directions else 1) + side, 64)
         return (seed + group * _SEED_STEP) * 64 + place
-
-    def _output(self, results: list[Result], x: Any, n: int, allocate: Callable[..., Any], threads: int) -> Any:
-        """Return the output of layer n over the input x, from those of its directions."""
-        adds = n > 0 and self.residual
-        y = self._joined([result.y[self.delays[n] :] for result in results], allocate, threads, apart=adds)
-        if adds:
-            self.device.add(y, x, threads)
-        return y
 
     def _joined(self, parts: list[Any], allocate: Callable[..., Any], threads: int, *, apart: bool = False) -> Any:
         """Return the concatenated results of all directions, with `apart` in memory that nothing else reads."""

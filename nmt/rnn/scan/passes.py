@@ -133,12 +133,6 @@ class ForwardPass:
         device.begin_stack(stack, rows.lengths, rows.reverse, self._start.get(name), rows.threads)
         return stack
 
-    # ------------------------------------------------------------ the run
-
-    def run(self) -> None:
-        """Run the plan."""
-        self.compiled.step.forward(self.arrays, self.weights, self.rows, self.allocate)
-
     # ------------------------------------------------------------ results
 
     def result(self, packing: Packing | None, wanted: Collection[str] | None = None, outputs: Any = None) -> Result:
@@ -160,11 +154,6 @@ class ForwardPass:
         if packing is not None:
             y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}
         return Result(shaped(y, setup.cell.output_size), final, None, recorded, rows.lengths, stopped)
-
-    def tape(self, **more: Any) -> Tape:
-        """Return the tape of the run; `more`: the fields of a `Tape` that are not of this pass."""
-        own = ("compiled", "arrays", "constant_arrays", "rows", "weights", "allocate")
-        return Tape(**{name: getattr(self, name) for name in own}, **more)
 
     def output(self) -> np.ndarray:
         """Return y [T, B, n], zero where a row takes no step."""

@@ -64,9 +64,9 @@ class Scan(ScanSetup):
         over time, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each row's last
         step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, new for every
         call where None. outputs: memory of y if it is to last longer. single_step: for inference with a T of 1, the
-        program that does it in one call.  threads: for
-        this run and its backward pass, those of the scan where None. final: names of the final states to return, all
-        where None. lasting: memory of them, and of the gradients of initial states; new where None. Raises ShapeError.
+        program that does it in one call. threads: for this run and its backward pass, those of the scan where None.
+        final: names of the final states to return, all where None. lasting: memory of them, and of the gradients of
+        initial states; new where None. Raises ShapeError.
 
         Any number of threads may call at once, each with separate memory; they share the weights, which must not change
         meanwhile."""
@@ -98,11 +98,12 @@ class Scan(ScanSetup):
             run.draw_masks(seed)
             run.give_captured(checks.all_captured(captured, rows.S, B))
             run.give_states(initial, outputs)
-            run.run()
+            compiled.step.forward(run.arrays, weights, rows, run.allocate)
             result = run.result(packing, final, lasting)
         if training:
             learned = {k: v for k, v in self.cell.learned().items() if k not in initial}
-            result.tape = run.tape(packing=packing, learned=learned, outputs=lasting)
+            given = run.arrays, run.constant_arrays, run.rows, weights, run.allocate
+            result.tape = Tape(compiled, *given, packing, learned, lasting)
         return result
 
     def prepare(

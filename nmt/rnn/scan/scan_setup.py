@@ -63,10 +63,6 @@ class ArrayChecks:
             raise ShapeError(f"{self.name}: lengths must be None with a mask, got both")
         return np.asarray(expect(self.name, "mask", mask, np.ndarray, np.dtype(bool), (T, B)))
 
-    def source_steps(self, captured: Mapping[str, Any]) -> int:
-        """Return the number of source positions of captured arrays; 1 if none has any."""
-        return next((captured[k].shape[0] for k, c in self.captured.items() if c.source_axis and k in captured), 1)
-
     def all_captured(self, captured: Mapping[str, Any], S: int, B: int) -> Arrays:
         """Return the captured arrays after checking that exactly the cell's are given."""
         check_names(self.name, "captured arrays", captured, self.captured)
@@ -382,7 +378,8 @@ class ScanSetup:
     ) -> Rows:
         """Return B rows of at most T steps, divided between threads; options: `Scan.forward`. Raises ShapeError."""
         steps = self.checks.lengths("lengths", lengths, B, T)
-        S = self.checks.source_steps(captured or {})
+        given = captured or {}  # one position where no array has any
+        S = next((given[k].shape[0] for k, one in self.captured.items() if one.source_axis and k in given), 1)
         return Rows(
             *(T, B, S),
             lengths=steps,

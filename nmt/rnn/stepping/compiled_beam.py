@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -242,38 +243,31 @@ class CompiledBeam:
             if call is None:
                 part.update({"code": 0, "table": 0, "divisions": np.zeros((C + 1, 3), np.int64)})
                 continue
-            shared, bounds = divisions(call.table.sharing, C)
-            part.update({"code": call.function, "table": call.address, "divisions": shared})
+            found, bounds = divisions(call.table.sharing, C)
+            part.update({"code": call.function, "table": call.address, "divisions": found})
             self._bounds.append(bounds)
-        self._gather(step)
-        continued: dict[str, list[int]] = {
-            "stepped": [address_of(step.arrays[name]) for name in self._continued],
-            "target": [address_of(a) for a in self._continued.values()],
-            "num_bytes": [a.shape[1] * a.itemsize for a in self._continued.values()],
+        shared, word = self._stepper.prepared.shared, step.table.word
+        read = {name: self._x if name == "x" else self._continued[name] for name in shared.gathered}
+        columns: dict[str, list[Any]] = {
+            "continued.stepped": [address_of(step.arrays[name]) for name in self._continued],
+            "continued.target": [address_of(a) for a in self._continued.values()],
+            "continued.num_bytes": [a.shape[1] * a.itemsize for a in self._continued.values()],
+            "gathered.source": [address_of(a) for a in read.values()],
+            "gathered.target": [address_of(step.arrays[name]) for name in read],
+            "gathered.num_bytes": [a.shape[1] * a.itemsize for a in read.values()],
+            "gathered.by_word": [name == "x" for name in read],
+            "indexed.half": [[address_of(half) for half in a] for a in self._halves.values()],
+            "indexed.num_bytes": [a[0, 0].nbytes for a in self._halves.values()],
+            "indexed.read": [word(step.places[shared.indexed[name]][0]) for name in self._halves],
+            "indexed.written": [word(step.places[name][0]) for name in self._halves],
         }
-        memory.update({f"continued.{name}": np.array(column, np.int64) for name, column in continued.items()})
-        names, words = self._stepper.prepared.shared.indexed, step.table.word
-        memory["indexed.half"] = np.array([[address_of(half) for half in a] for a in self._halves.values()], np.int64)
-        memory["indexed.num_bytes"] = np.array([a[0, 0].nbytes for a in self._halves.values()], np.int64)
-        memory["indexed.read"] = np.array([words(step.places[names[name]][0]) for name in self._halves], np.int64)
-        memory["indexed.written"] = np.array([words(step.places[name][0]) for name in self._halves], np.int64)
+        memory["num_gathered"] = len(read)
+        memory.update({name: np.array(column, np.int64) for name, column in columns.items()})
         memory["output_code"], memory["output_table"] = output.code, output.table.address
         place = self._stepper.prepared.output
         array = step.arrays[place.name]
         memory["outputs"], memory["output_parts"] = address_of(array), output.parts
         memory["output_step"] = array.shape[2] * array.itemsize if place.kind is PlaceKind.AFTER else 0
-
-    def _gather(self, step: StepCall) -> None:
-        """Enter the copies before a step of what the step itself reads."""
-        columns: dict[str, list[int]] = {"source": [], "target": [], "num_bytes": [], "by_word": []}
-        for name in self._stepper.prepared.shared.gathered:
-            by_word = name == "x"
-            source = self._x if by_word else self._continued[name]
-            given = address_of(source), address_of(step.arrays[name]), source.shape[1] * source.itemsize, by_word
-            for column, number in zip(columns.values(), given, strict=True):
-                column.append(int(number))
-        self._memory["num_gathered"] = len(columns["source"])
-        self._memory.update({f"gathered.{name}": np.array(column, np.int64) for name, column in columns.items()})
 
 
 _AT_FIRST = SEARCH.places_of(["num_waiting", *(field.name for field in SEARCH.fields if field.kind == "number")])

@@ -1,7 +1,7 @@
 """A step for search on the processor: all its parts in one call of the thread team, prepared once for a number of rows.
 
-Its memory and the tables of generated functions stay in place; fewer rows use the
-first part of it. Preparing it at every step would take longer than some of the products.
+Its memory and the tables of generated functions stay in place; fewer rows use the first part of it. Preparing it at
+every step would take longer than some of the products.
 """
 
 from __future__ import annotations
@@ -49,10 +49,8 @@ def compile_step(step: TracedStep, device: Device, dtype: np.dtype, packed: np.d
     def executable(part: Trace) -> Executable:
         return device.executable(make_plan(part, training=False, single_step=True), dtype, packed)
 
-    def of(part: Trace | None) -> Executable | None:
-        return None if part is None else executable(part)
-
-    return CompiledStep(shared, executable(shared.step), of(shared.of_inputs), of(shared.of_states))
+    parts = [None if part is None else executable(part) for part in (shared.of_inputs, shared.of_states)]
+    return CompiledStep(shared, executable(shared.step), *parts)
 
 
 @dataclass

@@ -54,7 +54,11 @@ class SourceStore:
             self._live[self._next_id] = start, length
             self._lengths_at[start] = length
             self._next_id += 1
-        self._index()
+        self.first_id = next(iter(self._live), self._next_id)
+        self.starts = np.zeros(self._next_id - self.first_id, np.int64)
+        for n, (start, _) in self._live.items():
+            self.starts[n - self.first_id] = start
+        self._longest = max((length for _, length in self._live.values()), default=0)
         return sentence_ids
 
     def remove(self, sentence_ids: np.ndarray) -> None:
@@ -88,11 +92,3 @@ class SourceStore:
             self._lengths_at[self._end] = length
             self._live[n] = self._end, length
             self._end += taken
-
-    def _index(self) -> None:
-        """Update the values looked up by sentence: first positions and the maximum length."""
-        self.first_id = next(iter(self._live), self._next_id)
-        self.starts = np.zeros(self._next_id - self.first_id, np.int64)
-        for n, (start, _) in self._live.items():
-            self.starts[n - self.first_id] = start
-        self._longest = max((length for _, length in self._live.values()), default=0)
