@@ -61,6 +61,16 @@ def translator(folder: Path) -> Any:
     return Translator.load(folder, threads=1)
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model, `model`, and a text of three lines, `text`."""
+    from tests.saved_models import sentences, write_folder
+
+    place = write_folder(tmp_path_factory.mktemp("place") / "model").parent
+    (place / "text").write_text("".join(f"{line}\n" for line in sentences(3)))
+    return place
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of processes of `-n auto`: one more than cores, since tests wait for servers and processes."""

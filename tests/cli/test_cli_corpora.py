@@ -9,14 +9,9 @@ from click.testing import CliRunner
 
 from nmt.cli.commands.translate import translate
 from nmt.cli.lines.tables import tasks_of
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 
 LINES = [*sentences(20, seed=4), "", *sentences(6, seed=5)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("corpora") / "model")
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,15 @@ def run_module(*words, **extra):
     return subprocess.run([sys.executable, "-m", "nmt", *words], capture_output=True, text=True, **extra)
 
 
+def shown_and_loaded(*commands):
+    """What `nmt` prints for lines of words, and the names of all modules that are loaded then."""
+    program = "import sys\nfrom nmt.cli.front import front\nfor words in sys.argv[1:]:\n"
+    program += "    front(words.split(), prog_name='nmt', standalone_mode=False)\nprint('loaded:', *sys.modules)\n"
+    done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True, check=True)
+    shown, _, loaded = done.stdout.partition("loaded:")
+    return shown, set(loaded.split())
+
+
 def test_scripts_are_the_commands():
     scripts = dict(PROJECT["project"]["scripts"])
     assert scripts.pop("nmt") == "nmt.cli.entry:front"
@@ -41,16 +50,8 @@ def test_scripts_are_the_commands():
 
 
 def test_the_list_names_all_commands_and_loads_nothing_heavy():
-    program = (
-        "import sys\nfrom nmt.cli.front import front\n"
-        "front(['--help'], prog_name='nmt', standalone_mode=False)\n"
-        "for name in sys.argv[1:]:\n"
-        "    front([name, '--help-all'], prog_name='nmt', standalone_mode=False)\n"
-        "print('loaded:', *sorted({name.split('.')[0] for name in sys.modules}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *COMMANDS], capture_output=True, text=True, check=True)
-    shown, _, loaded = done.stdout.partition("loaded:")
-    assert "click" in loaded.split() and not HEAVY & set(loaded.split())
+    shown, loaded = shown_and_loaded("--help", *(f"{name} --help-all" for name in COMMANDS))
+    assert "click" in loaded and not HEAVY & loaded
     assert re.findall(r"^  ([a-z]+)  +[A-Z]", shown, re.M) == list(COMMANDS)
     assert all(f"\n{heading}:\n" in shown for heading in entry.GROUPS)
 
@@ -104,16 +105,10 @@ def test_verbose_shows_where_an_error_arose(tmp_path):
 
 
 def test_one_command_loads_no_other():
-    program = (
-        "import sys\nfrom nmt.cli.front import front\n"
-        "front(['cache', '--version'], prog_name='nmt', standalone_mode=False)\n"
-        "print('loaded:', *sorted(sys.modules))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    shown, _, loaded = done.stdout.partition("loaded:")
+    shown, loaded = shown_and_loaded("cache --version")
     assert shown == f"nmt cache {nmt.__version__}\n"
-    assert "nmt.cli.commands.cache" in loaded.split()
-    assert not {f"nmt.cli.commands.{module}" for module in COMMANDS.values() if module != "cache"} & set(loaded.split())
+    assert "nmt.cli.commands.cache" in loaded
+    assert not {f"nmt.cli.commands.{module}" for module in COMMANDS.values() if module != "cache"} & loaded
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -32,16 +32,8 @@ from nmt.inference.translator import Translator
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.system.lines import Lines
 from tests.cli.conftest import Run
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import write_folder
 from tests.train import fake_model
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("options")
-    write_folder(folder / "model")
-    (folder / "text").write_text("".join(f"{line}\n" for line in sentences(3)))
-    return folder
 
 
 def call(place, command, *words, code=0):
