@@ -71,6 +71,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="session")
+def pivots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return folders of models of several languages, by these; `silent` attends to nothing."""
+    from tests.saved_models import write_pair
+
+    place, silent = tmp_path_factory.mktemp("pivots"), {"attention": "none", "input_feeding": False}
+    return {
+        "de-en": write_pair(place / "de-en", "de", "en", seed=6),
+        "en-fr": write_pair(place / "en-fr", "en-US", "fr", seed=3, joint=False, subwords="bpe"),
+        "fr-it": write_pair(place / "fr-it", "fr", "it", seed=5),
+        "silent": write_pair(place / "silent", "en", "fr", decoder=silent, seed=5),
+    }
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of processes of `-n auto`: one more than cores, since tests wait for servers and processes."""

@@ -21,6 +21,7 @@ from nmt.cli.front import front, load_command, summary_of
 from nmt.cli.lines.streams import quietly, tell
 from nmt.cli.options import help_page
 from nmt.cli.options.command import Command
+from tests.processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -35,8 +36,7 @@ def shown_and_loaded(*commands):
     """What `nmt` prints for lines of words, and the names of all modules that are loaded then."""
     program = "import sys\nfrom nmt.cli.front import front\nfor words in sys.argv[1:]:\n"
     program += "    front(words.split(), prog_name='nmt', standalone_mode=False)\nprint('loaded:', *sys.modules)\n"
-    done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True, check=True)
-    shown, _, loaded = done.stdout.partition("loaded:")
+    shown, _, loaded = python(program, *commands).stdout.partition("loaded:")
     return shown, set(loaded.split())
 
 
@@ -182,10 +182,7 @@ def test_troff_takes_the_pages():
 )
 def test_bash_completes(typed, suggested):
     asked = {"_NMT_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
-    program = "from nmt.cli.entry import front; front()"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, **asked}
-    )
+    done = python("from nmt.cli.entry import front; front()", **asked)
     assert {line.split(",")[1] for line in done.stdout.splitlines()} == suggested
 
 
@@ -255,7 +252,7 @@ def served(monkeypatch):
     return seen
 
 
-def test_the_servers_options_are_read_from_the_environment(served):
+def test_the_servers_options_are_read_from_the_environment_which_comes_after_the_command_line(served):
     variables = {
         "NMT_SERVE_MODELS": "a.nmt b.nmt",
         "NMT_SERVE_PORT": "8080",
@@ -268,9 +265,6 @@ def test_the_servers_options_are_read_from_the_environment(served):
     assert done.exit_code == 0, done.output
     assert served["models"] == ("a.nmt", "b.nmt") and served["port"] == 8080 and served["max_texts"] == 7
     assert served["shortlist"] is True and served["split"] is False and served["cells"] == ("one", "two")
-
-
-def test_the_command_line_comes_before_the_environment(served):
     variables = {"NMT_SERVE_MODELS": "a.nmt", "NMT_SERVE_PORT": "8080"}
     assert CliRunner().invoke(load_command("serve"), ["b.nmt", "--port", "1"], env=variables).exit_code == 0
     assert served["models"] == ("b.nmt",) and served["port"] == 1

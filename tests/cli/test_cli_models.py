@@ -86,9 +86,8 @@ def test_one_file_of_it_all(folder, learnt, tmp_path):
     for options in ([], ["--shortlist"], ["--word-reward", "0.4"], ["--n-best", "2"]):
         one, other = (call(translate, model, *options, given=text) for model in (folder, path))
         assert one.stdout == other.stdout
-    for name in ("s", "t"):
-        (tmp_path / name).write_text(text)
-    one, other = (call(score, model, "--src", tmp_path / "s", "--tgt", tmp_path / "t") for model in (folder, path))
+    pair = same_text(tmp_path, text)
+    one, other = (call(score, model, *pair) for model in (folder, path))
     assert one.stdout == other.stdout
     done = call(evaluate, path, "--shortlist", "--src", tmp_path / "s", "--ref", tmp_path / "t", "--json")
     assert json.loads(done.stdout)["lines"] == 11

@@ -23,6 +23,7 @@ from nmt.storage.model_folder import load_folder_config, read_checkpoint
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.planning import budget
 from tests.oracle.compare import assert_same_bits
+from tests.processes import python
 from tests.refusals import refused
 from tests.train import fake_model
 
@@ -296,9 +297,8 @@ def test_packages_are_functions_too() -> None:
     assert list(inspect.signature(nmt.train).parameters)[:4] == ["config", "src", "tgt", "dev"]
     assert list(inspect.signature(nmt.evaluate).parameters)[:2] == ["hypotheses", "references"]
     every = "import nmt; assert all(getattr(nmt, name) is not None for name in nmt.__all__)"  # without the fake model
-    subprocess.run([sys.executable, "-c", every], check=True, cwd=ROOT)
+    python(every)
     with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'translate'"):
         nmt.translate  # noqa: B018
     code = "import nmt, sys; print(*sorted(sys.modules)); assert callable(nmt.train) and callable(nmt.evaluate)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert not {"numpy", "nmt.errors", "pydantic", "yaml"} & {*loaded.split()}
+    assert not {"numpy", "nmt.errors", "pydantic", "yaml"} & {*python(code).stdout.split()}

@@ -14,7 +14,8 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.rnn.kernels.products.packing import PACKING, packed_size, packed_weight, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import normal, python, results_on
+from tests.processes import python
+from tests.rnn.kernels.company import normal, results_on
 
 WIDTH = TARGET.panel_width("f4")
 SIZES = [(1, 1), (7, 31), (13, 64), (32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (129, 100), (514, 70)]
@@ -283,6 +284,4 @@ def test_other_matrices_have_no_room_for_it(K: int, is_rounded: bool) -> None:
 @pytest.mark.parametrize("forced", FORCED)
 def test_every_level_has_the_bits_of_int8(forced: str) -> None:
     code = "from tests.rnn.kernels.test_int8 import *; print([check(*size) for size in SIZES_OF_4_BITS])"
-    run = python(code, NMT_CPU=forced)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == str([forced != "generic"] * len(SIZES_OF_4_BITS)).split()
+    assert python(code, NMT_CPU=forced).stdout.split() == str([forced != "generic"] * len(SIZES_OF_4_BITS)).split()
