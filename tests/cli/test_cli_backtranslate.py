@@ -80,16 +80,3 @@ def test_an_output_that_cannot_be_and_texts_that_are_there_are_kept(folder, tmp_
     assert message in result.stderr and "--resume" not in result.stderr
     assert (tmp_path / "there.yy").read_text() == (tmp_path / "train.xx").read_text() == "mine\n"
     assert not list((tmp_path / "folder").iterdir()) and not (tmp_path / "train.yy").exists()
-
-
-def test_mistakes_are_one_line(folder, tmp_path):
-    (tmp_path / "a.yy").write_text("x\n")
-    for arguments, words in (
-        ((folder, tmp_path / "none", "-o", tmp_path / "b"), "none: no such file"),
-        ((folder, tmp_path / "a.yy", "-o", tmp_path / "a"), "a.yy"),
-        ((tmp_path / "no", tmp_path / "a.yy", "-o", tmp_path / "b"), "no"),
-    ):
-        result = run(*arguments, code=1)
-        assert result.stderr.count("\n") == 1 and words in result.stderr
-        assert result.stderr.startswith("Error: ") and result.stdout == ""
-    assert (tmp_path / "a.yy").read_text() == "x\n" and not (tmp_path / "b.xx").exists()

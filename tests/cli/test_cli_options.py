@@ -122,6 +122,25 @@ def test_defaults_are_told_of_nobody(place):
         ("translate model text --format html --n-best 3", "--format html goes without --n-best"),
         ("translate model text -o text2 --alignments text2", "must be a file of its own, got that of -o"),
         ("translate model text out.de", "2 files to translate need -o"),
+        ("translate model a.txt --shard 1/2", "need -o"),
+        ("translate model - -o out --shard 1/2", "not standard input"),
+        ("translate model a.txt -o out --shard 3/2", "must be I/N with I from 1 to N"),
+        ("translate model a.txt b.txt -o out --n-best 2", "--n-best is for lines of one text"),
+        ("translate model a.txt none.txt -o out", "none.txt: no such file or folder"),
+        ("translate model a.txt b.txt -o out --output-column text", "must be another column"),
+        ("translate model a.txt a.txt -o out", "must have a name of its own"),
+        ("translate model a.txt b.txt -o .", "must be a file of its own"),
+        ("translate model a.txt b.txt -o b.txt", "must be a folder, got a file"),
+        ("translate model b.parquet -o out", "must be a Parquet file"),
+        ("translate model void -o out", "must contain files to translate, got none"),
+        ("translate model . -o out --format html", "--format html is for one document"),
+        ("translate model a.txt b.txt -o out --format html", "--format html is for one document"),
+        ("translate model a.jsonl -o out --format html", "--format html is for one document"),
+        ("translate model a.jsonl -o out.parquet", "got jsonl in a file for parquet"),
+        ("translate model a.jsonl -o out.parquet.gz", "got jsonl in a file for parquet"),
+        ("backtranslate model none -o b", "none: no such file"),
+        ("backtranslate model a.yy -o a", "a.yy"),
+        ("backtranslate no a.yy -o b", "no"),
         ("translate model --dictionary x", "--dictionary needs --replace-unk"),
         ("translate model text -o x --output y", "--output must be given once, got it twice"),
         ("evaluate --hyp text --hyp text --ref text", "--hyp must be given once, got it twice"),
@@ -142,16 +161,23 @@ def test_defaults_are_told_of_nobody(place):
     ],
 )
 def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place):
-    (place / "text2").write_text("a\nb\n")
-    (place / "my.tsv").write_text("\ta\n")
-    (place / "model.nmt").touch()
+    if "b.parquet" in words:
+        pytest.importorskip("pyarrow")
+    for name in ("text2", "a.txt", "b.txt", "a.yy"):
+        (place / name).write_text("a\nb\n")
+    for name, text in {"my.tsv": "\ta\n", "a.jsonl": '{"text": "a"}\n', "b.parquet": "PAR0", "model.nmt": ""}.items():
+        (place / name).write_text(text)
+    (place / "void").mkdir(exist_ok=True)
     files = "empty/a/b runs/mine/a runs/empty/config.yaml data/pairs.tsv two/dev.de two/dev.en two/train.de"
     for name in (*files.split(), "two/train.en", "my words.tsv"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).touch()
     result = call(place, front, *words.split(), code=None)
     assert told in result.stderr.replace(os.sep, "/") and result.stderr.count("\n") == 1
-    assert result.exit_code == 1 + result.stderr.endswith(" --help.\n") and (place / "text2").read_text() == "a\nb\n"
+    assert result.stderr.startswith("Error: ")
+    assert result.exit_code == 1 + result.stderr.endswith(" --help.\n") and result.stdout == ""
+    assert {(place / name).read_text() for name in ("text2", "a.txt", "b.txt", "a.yy")} == {"a\nb\n"}
+    assert not list(place.glob("out.*")) and not (place / "b.xx").exists()
 
 
 def test_a_model_in_int8_is_not_quantised_again(place, tmp_path):
