@@ -54,10 +54,6 @@ def test_long_options_may_have_another_dash(dash):
     assert resolved([f"{dash}{name}=3", f"{dash}no-such", "—"], {"--beam-size"}) == expected
 
 
-def test_what_may_be_repeated_still_may(place):
-    call(place, evaluate, "--hyp", "text", "--ref", "text", "--ref", "text")
-
-
 @pytest.mark.parametrize(
     ("command", "words", "needed"),
     [
