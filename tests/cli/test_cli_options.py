@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -37,12 +38,8 @@ from tests.train import fake_model
 
 
 def call(place, command, *words, code=0):
-    former = os.getcwd()
-    os.chdir(place)
-    try:
+    with chdir(place):
         result = CliRunner().invoke(command, words)
-    finally:
-        os.chdir(former)
     assert code in (None, result.exit_code), (result.output, result.exception)
     return result
 

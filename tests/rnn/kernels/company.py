@@ -6,11 +6,22 @@ import numpy as np
 from llvmlite import binding
 
 from nmt.rnn.kernels.machine_code import objects as machine_code
+from nmt.rnn.kernels.products import packing
+from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.processes import python
 
 
 def normal(rng, *shape):
     return rng.standard_normal(shape).astype("f4")
+
+
+def packed(weights, row0=0, row1=None, parts=1, *, pack=packing.pack, kind=None):
+    """Rows of a matrix, packed into an array whose former numbers are NaN."""
+    row1, kind = len(weights) if row1 is None else row1, kind or weights.dtype
+    out = np.empty(packing.packed_size(row1 - row0, weights.shape[1], kind), kind)
+    out.view("u1").fill(0xFF)
+    run_parallel(pack, parts, weights, row0, row1, out)
+    return out
 
 
 def results_on(target, module, changed="", **environment):

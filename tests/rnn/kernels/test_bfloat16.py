@@ -1,6 +1,7 @@
 """bfloat16 pairs: rounding, layouts, products and weight gradients, against NumPy on rounded numbers."""
 
 import platform
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -13,7 +14,7 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import normal, results_on
+from tests.rnn.kernels.company import normal, packed, results_on
 
 WIDTH = TARGET.panel_width("f4")
 # Products of bfloat16 are exact in float32; what remains is the rounding of sums of up to 600, relative to
@@ -37,11 +38,7 @@ def paired(x):
     return upper[0::2] | upper[1::2] << 16
 
 
-def packed_of(weights, row0=0, row1=None, parts=1):
-    row1 = len(weights) if row1 is None else row1
-    out = np.full(packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
-    run_parallel(packing.pack_bf16, parts, weights, row0, row1, out)
-    return out
+packed_of = partial(packed, pack=packing.pack_bf16, kind="u4")
 
 
 def as_exact(x):

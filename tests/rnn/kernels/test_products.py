@@ -7,9 +7,10 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
-from nmt.rnn.kernels.products.packing import packed_size, words_of
+from nmt.rnn.kernels.products.packing import words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.rnn.kernels import test_bfloat16, test_int8
+from tests.rnn.kernels.company import packed as _packed
 from tests.rnn.kernels.company import segments_of
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
@@ -21,13 +22,6 @@ ROWS = [0, 1, 2, 3, 5, 11, 21, 23, 64, 247, 601]
 
 def _normal(rng, shape, dtype):
     return rng.standard_normal(shape).astype(dtype)
-
-
-def _packed(weights, row0=0, row1=None, parts=1):
-    row1 = len(weights) if row1 is None else row1
-    out = np.full(packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
-    run_parallel(packing.pack, parts, weights, row0, row1, out)
-    return out
 
 
 def _of_floats(A, W, start):
