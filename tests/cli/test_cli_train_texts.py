@@ -40,7 +40,7 @@ def test_the_next_command_allows_the_cells_of_the_run(
 
 
 def test_a_program_of_an_archive_names_itself() -> None:
-    program = "from nmt.cli.entry import front; front()"
+    program = "import runpy; runpy.run_module('nmt', run_name='__main__', alter_sys=True)"
     done = python(program, "train", "--nonsense", code=2, NMT_PROGRAM="./nmt")
     assert done.stderr.endswith(" See ./nmt train --help.\n")
 
@@ -209,8 +209,9 @@ def test_given_validation_text(tmp_path: Path) -> None:
 
 def test_validation_text_that_is_missing_or_too_few_pairs_end_it_before_anything_is_written(tmp_path: Path) -> None:
     few = r"must have at least 20 pairs .* got 19; name a validation text with --dev"
-    for count, dev, line in ((19, None, few), (40, Texts(("nowhere",)), r"nowhere\.de")):
-        refused(DataError, line, settings_of, Texts(_pair(tmp_path, count)), dev, tmp_path / "m", None)
+    unnamed = _pair(tmp_path, 40, ("a.txt", "b.txt"))
+    for pair, dev, line in ((_pair(tmp_path, 19), None, few), (unnamed, Texts(("nowhere",)), r"nowhere\.src")):
+        refused(DataError, line, settings_of, Texts(pair), dev, tmp_path / "m", None)
     assert not (tmp_path / "m").exists()
 
 
