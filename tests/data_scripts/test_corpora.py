@@ -202,7 +202,11 @@ def test_pieces_of_a_text_are_put_together(monkeypatch, capsys):
         ("cherokee", "low_resource.py cherokee", {"11639 train, 1000 dev, 256 out_dev": 1}),
         # Without punctuation.
         ("histnorm", "histnorm.py", {"41868 train, 9712 dev": 1, "50035 train, 5843 dev": 1}),
-        ("sigmorphon2020-g2p", "sigmorphon2020_g2p.py", {"3600 train, 450 dev, 450 test lines each in letters": 10}),
+        (
+            "sigmorphon2020-g2p",
+            "sigmorphon2020_g2p.py",
+            {"3600 train, 450 dev, 450 test lines each in letters, sounds": 10},
+        ),
         ("enja50k", "enja50k.py", {"50000 train, 500 dev lines each in ja, en": 1}),
         ("cmudict", "cmudict.py", {"121406 train, 2488 dev, 5026 test": 1}),
     ],

@@ -4,7 +4,6 @@ attributes that readers see are translated and quoted; all others, and those in 
 # ruff: noqa: E501 - files are easier to read in long lines
 
 import html
-import re
 from html.parser import HTMLParser
 
 import pytest
@@ -83,19 +82,13 @@ def test_cues_of_webvtt_are_translated_and_nothing_else():
     assert found.count(b"-->") == VTT.count(b"-->") and b"a --&gt; <c.red>b</c>" in found
 
 
-def test_runs_of_docx_keep_their_formats():
+def test_runs_of_docx_keep_their_formats_and_move_with_their_words():
     text = test_packages.part_of(through("docx", str.upper), "word/document.xml")
-    assert "<w:r><w:rPr><w:b/></w:rPr><w:t>BIG</w:t></w:r>" in text
+    assert (big := f"<w:r>{DOCX_BOLD}<w:t>BIG</w:t></w:r>") in text
     assert "<w:t>LEFT</w:t><w:tab/><w:t>RIGHT</w:t>" in text.replace(' xml:space="preserve"', "")
     assert " WORLD &amp; CO</w:t>" in text and ">CELL<" in text
-
-
-def test_runs_of_docx_move_with_their_words():
-    text = test_packages.part_of(through("docx", lambda asked: by_words(asked, backward)), "word/document.xml")
-    words = re.findall(r"(<w:b/></w:rPr>)?<w:t[^>]*>([^<]*)", text)
-    first = [(bool(bold), word.strip()) for bold, word in words if word.strip()]
-    assert first[:3] == [(False, "CO &amp; WORLD"), (True, "BIG"), (False, "HELLO")]
-    assert "CO &amp; WORLD BIG HELLO" in " ".join("".join(word for _, word in words).split())
+    text = test_packages.body_of("docx", DOCX, backward).replace(' xml:space="preserve"', "")
+    assert text.startswith(f"<w:p><w:r><w:t>CO &amp; WORLD </w:t></w:r>{big}<w:r><w:t> HELLO</w:t></w:r></w:p>")
 
 
 def test_html_keeps_what_is_no_text():
