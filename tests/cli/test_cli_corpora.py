@@ -149,13 +149,6 @@ def test_a_byte_order_mark_before_the_first_row_is_left_out(folder, expected, tm
     assert json.loads((tmp_path / "out.jsonl").read_text())["translation"] == expected[0]
 
 
-def test_a_table_without_a_row_to_translate_is_an_error_and_nothing_is_written(folder, tmp_path):
-    write_lines(tmp_path / "a.jsonl", [json.dumps({"text": line}) for line in LINES])
-    result = call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl", "--column", "nope", code=1)
-    assert f"got an error in all {len(LINES)}, in the first one: must have 'nope', got text;" in result.stderr
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 def test_a_name_that_ends_in_a_slash_is_a_folder(folder, tmp_path):
     write_lines(tmp_path / "a.jsonl", [json.dumps({"text": LINES[0]})])
     call(folder, tmp_path / "a.jsonl", "-o", f"{tmp_path}/new/")

@@ -129,21 +129,6 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
             Translator.load(other, checkpoint=name)
 
 
-def test_what_is_there_is_not_written_over(folder, tmp_path):
-    (tmp_path / "m.nmt").write_text("mine")
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "notes").write_text("mine")
-    for command, arguments in (
-        (bundle, ["-o", tmp_path / "m.nmt"]),
-        (quantize, ["-o", tmp_path / "new"]),
-        (average, ["--checkpoint", "best", "-o", tmp_path / "new"]),
-        (quantize, ["-o", tmp_path / "m.nmt"]),
-    ):
-        assert call(command, folder, *arguments, code=1).stderr.count("\n") == 1
-    assert (tmp_path / "m.nmt").read_text() == "mine" and os.listdir(tmp_path / "new") == ["notes"]
-    assert sorted(os.listdir(tmp_path)) == ["m.nmt", "new"]
-
-
 @pytest.mark.parametrize("command", [quantize, average])
 def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -151,26 +151,44 @@ def test_defaults_are_told_of_nobody(place):
         ("cache fill missing", "missing: no such folder"),
         ("cache list --compute-dtype int8", "--compute-dtype changes nothing without the models of fill"),
         ("bundle model new.nmt", "-o FILE.nmt names the output, got new.nmt without an option"),
+        ("bundle model -o a.nmt --card", "a.md: must be a new file, got one that is there"),
+        ("score model --src a.txt --tgt b.txt -o a.txt", "must be a file of its own, got that of --src"),
+        ("evaluate model --src a.txt --ref b.txt -o a.txt", "must be a file of its own, got that of --src"),
+        ("translate model a.jsonl -o o.jsonl --column x", "error in all 2, in the first one: must have 'x', got text;"),
+        ("train text text2 -o new --show-config --plan", "Give one of --show-config and --plan."),
+        ("train text text2 -o new --preset huge", "must be one of tiny, low-resource, character, edits, captions"),
+        ("train c.yaml training.updates=3", "write --set training.updates=3"),
+        ("train two/train -o new", "two/train.de and two/train.en; name both"),
+        ("train - text -o new", "got standard input, which is read once"),
+        ("train text text -o new", "must be two files, source and target"),
+        ("train text text2 -o new --set device=gpu", "did you mean cuda?"),
+        ("quantize model small", "-o DIR names the output, got small"),
+        ("evaluate model x.de x.en", "--src FILE and --ref FILE name the files, got x.de x.en"),
+        ("score model x.de x.en", "--src FILE and --tgt FILE name the files, got x.de x.en"),
+        ("bundle model -o m.nmt", "m.nmt: must be a new file, got one that is there; remove it"),
+        ("quantize model -o m.nmt", "m.nmt: must be a new folder, got a file; choose"),
+        ("quantize model -o two", "two: must be a new folder, got a folder that is not empty"),
+        ("average model --checkpoint best -o two", "two: must be a new folder, got a folder that is not empty"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line_by_what_was_meant(words, told, place):
     if "b.parquet" in words:
         pytest.importorskip("pyarrow")
-    for name in ("text2", "a.txt", "b.txt", "a.yy"):
+    for name in ("text2", "a.txt", "b.txt", "a.yy", "m.nmt", "a.md"):
         (place / name).write_text("a\nb\n")
-    for name, text in {"my.tsv": "\ta\n", "a.jsonl": '{"text": "a"}\n', "b.parquet": "PAR0", "model.nmt": ""}.items():
+    for name, text in {"my.tsv": "\ta\n", "a.jsonl": '{"text": "a"}\n' * 2, "b.parquet": "PAR0"}.items():
         (place / name).write_text(text)
     (place / "void").mkdir(exist_ok=True)
     files = "empty/a/b runs/mine/a runs/empty/config.yaml data/pairs.tsv two/dev.de two/dev.en two/train.de"
-    for name in (*files.split(), "two/train.en", "my words.tsv"):
+    for name in (*files.split(), "two/train.en", "model.nmt", "my words.tsv"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).touch()
+    before = {path: path.is_file() and path.read_bytes() for path in place.rglob("*")}
     result = call(place, front, *words.split(), code=None)
     assert told in result.stderr.replace(os.sep, "/") and result.stderr.count("\n") == 1
     assert result.stderr.startswith("Error: ")
     assert result.exit_code == 1 + result.stderr.endswith(" --help.\n") and result.stdout == ""
-    assert {(place / name).read_text() for name in ("text2", "a.txt", "b.txt", "a.yy")} == {"a\nb\n"}
-    assert not list(place.glob("out.*")) and not (place / "b.xx").exists()
+    assert before == {path: path.is_file() and path.read_bytes() for path in place.rglob("*")}
 
 
 def test_a_model_in_int8_is_not_quantised_again(place, tmp_path):
