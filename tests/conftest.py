@@ -61,6 +61,30 @@ def translator(folder: Path) -> Any:
     return Translator.load(folder, threads=1)
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model, `model`, and a text of three lines, `text`."""
+    from tests.saved_models import sentences, write_folder
+
+    place = write_folder(tmp_path_factory.mktemp("place") / "model").parent
+    (place / "text").write_text("".join(f"{line}\n" for line in sentences(3)))
+    return place
+
+
+@pytest.fixture(scope="session")
+def pivots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return folders of models of several languages, by these; `silent` attends to nothing."""
+    from tests.saved_models import write_pair
+
+    place, silent = tmp_path_factory.mktemp("pivots"), {"attention": "none", "input_feeding": False}
+    return {
+        "de-en": write_pair(place / "de-en", "de", "en", seed=6),
+        "en-fr": write_pair(place / "en-fr", "en-US", "fr", seed=3, joint=False, subwords="bpe"),
+        "fr-it": write_pair(place / "fr-it", "fr", "it", seed=5),
+        "silent": write_pair(place / "silent", "en", "fr", decoder=silent, seed=5),
+    }
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of processes of `-n auto`: one more than cores, since tests wait for servers and processes."""

@@ -258,12 +258,9 @@ def test_what_is_not_yaml_or_not_a_file_is_one_line(tmp_path):
     assert "line 2: the key 'seed' is given twice" in line_of(write(tmp_path, "seed: 1\nseed: 2\n"))
     assert "must be YAML: line 2" in line_of(write(tmp_path, "a: [1,\n  {"))
     assert line_of(write(tmp_path, "word\tform\nword\tform\n")).endswith("; a table must be named .tsv")
-    latin = tmp_path / "latin.yaml"
-    latin.write_bytes("name: Müller".encode("latin-1"))
-    assert "must be UTF-8 text, got the byte 0xfc" in line_of(latin)
-    control = tmp_path / "control.yaml"
-    control.write_bytes(b"name: a\x00b\n")
-    assert "must be YAML" in line_of(control)
+    for content, told in ((b"name: M\xfcller", "UTF-8 text, got the byte 0xfc"), (b"name: a\x00b\n", "YAML")):
+        (path := tmp_path / "bytes.yaml").write_bytes(content)
+        assert f"must be {told}" in line_of(path)
 
 
 # Overrides

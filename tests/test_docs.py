@@ -30,6 +30,7 @@ from nmt.model.parts.cells import decoder_layers, encoder_cells, import_cells
 from nmt.model.parts.encoder import Bridge
 from nmt.rnn import GRU, LSTM, RNN, ZoneoutCell, layouts
 from nmt.rnn.layers.layer_stack import LayerOptions
+from tests.processes import python
 from tests.saved_models import sentences, write_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -193,12 +194,10 @@ STEP = (ROOT / "docs" / "lstm-step.md").read_text("utf-8")
 def test_the_page_of_a_step_shows_what_the_compiler_makes_today():
     """As `make docs` would write it, in a process that compiles for the page's processor."""
     code = (
-        "import sys; sys.path.insert(0, 'docs'); import lstm_step\n"
+        f"import sys; sys.path.insert(0, {str(ROOT / 'docs')!r}); import lstm_step\n"
         "sys.stdout.write(lstm_step.refreshed(lstm_step.PAGE.read_text('utf-8')))"
     )
-    options = {"cwd": ROOT, "env": {**os.environ, "NMT_CPU": "avx2", "NMT_CPU_UNCHECKED": "1"}}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, **options)
-    assert done.stdout == STEP, "run make docs"
+    assert python(code, NMT_CPU="avx2", NMT_CPU_UNCHECKED="1").stdout == STEP, "run make docs"
 
 
 def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
@@ -299,8 +298,7 @@ def test_the_compiler_as_its_page_shows_it(capsys):
         if language != "text":
             continue
         if before == "python":
-            done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-            assert done.stdout == text
+            assert python(code).stdout == text
         else:
             piece = text.removeprefix("...\n").removesuffix("...\n").rstrip("\n")
             assert any(piece in output for output in printed), piece

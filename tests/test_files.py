@@ -181,10 +181,8 @@ def test_a_line_has_a_bound(tmp_path, packed):
 
 def test_a_device_without_end_is_an_error():
     for path in ("/dev/zero", "/dev/full"):
-        assert refused(DataError, "", lambda p=path: list(open_lines(p))).startswith(
-            f"{path}: line 1 must have at most"
-        )
-        assert refused(DataError, "", lambda p=path: read_text(p)).startswith(f"{path}: line 1 must have at most")
+        for read in (lambda one: list(open_lines(one)), read_text):
+            assert refused(DataError, "", read, path).startswith(f"{path}: line 1 must have at most")
     assert list(open_lines("/dev/null")) == []
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import python
+
 Graph = dict[str, set[str]]
 
 ALLOWED = [["nmt.rnn.graph", "nmt.rnn.ops"]]
@@ -84,8 +86,8 @@ HEAVY = ("numba", "llvmlite", "pydantic", "yaml", "click", "sentencepiece", "sac
 
 def loaded_by(statement):
     """Returns the top-level modules that a fresh interpreter holds after a statement."""
-    command = [sys.executable, "-c", f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"]
-    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+    code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    return set(python(code).stdout.split())
 
 
 @pytest.mark.parametrize("statement", ["import nmt", "import nmt.errors"])

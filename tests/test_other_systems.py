@@ -7,7 +7,6 @@ import errno
 import fcntl
 import io
 import os
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -21,9 +20,9 @@ from nmt.errors import CheckpointError, ConfigError, DeviceError, PathError
 from nmt.rnn.kernels.machine_code import features
 from nmt.system import files, paths
 from nmt.train.tasks import prepare
+from tests.processes import python
 from tests.refusals import refused
 
-ROOT = Path(__file__).resolve().parent.parent
 TAKE_AWAY = """
 import builtins, ctypes, io, os, signal, sys
 import psutil
@@ -74,9 +73,7 @@ for name in ("arange", "array", "asarray", "full", "zeros", "ones", "cumsum", "s
 def trained(folder, code):
     """The arrays of the model that the work leaves, and of its quantised form."""
     folder.mkdir()
-    command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python(code, folder)
     models = [load_file(folder / name / "best.safetensors") for name in ("model", "int8")]
     return [{name: (one.dtype, one.tobytes()) for name, one in arrays.items()} for arrays in models]
 

@@ -17,27 +17,14 @@ from nmt.inference.pipeline import detail_through, phrases_for
 from nmt.inference.pivot import through
 from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
 from tests.refusals import refused
-from tests.saved_models import sentences, write_pair
+from tests.saved_models import sentences
 
 LINES = [*sentences(6, seed=9), "", "kara"]
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("pivot")
-    return {
-        "de-en": write_pair(place / "de-en", "de", "en", seed=6),
-        "en-fr": write_pair(place / "en-fr", "en-US", "fr", seed=3, joint=False, subwords="bpe"),
-        "fr-it": write_pair(place / "fr-it", "fr", "it", seed=5),
-        "silent": write_pair(
-            place / "silent", "en", "fr", decoder={"attention": "none", "input_feeding": False}, seed=5
-        ),
-    }
-
-
-@pytest.fixture(scope="module")
-def models(folders: dict[str, Path]) -> dict[str, Translator]:
-    return {name: Translator.load(path) for name, path in folders.items()}
+def models(pivots: dict[str, Path]) -> dict[str, Translator]:
+    return {name: Translator.load(path) for name, path in pivots.items()}
 
 
 @pytest.fixture(scope="module")

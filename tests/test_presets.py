@@ -76,9 +76,6 @@ def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> No
     assert load_config(shown) == load_config(file, ["preset=tiny", "seed=7"])
     assert "preset tiny:" not in done.stderr
     assert not folder.exists()
-    assert "Give one of --show-config and --plan." in call(train, file, "--show-config", "--plan", code=2).output
-    told = call(train, file, "--preset", "huge", code=2).output
-    assert "must be one of tiny, low-resource, character, edits, captions" in told
 
 
 def test_the_page_says_how_a_preset_is_chosen() -> None:
@@ -248,18 +245,6 @@ def test_an_option_under_its_name_elsewhere(command, option, meant):
 def test_an_option_with_little_in_common_is_not_suggested(option, never):
     said = call(load_command("translate"), option, "1", code=2).output.partition("No such option")[2]
     assert option in said and never not in said
-
-
-@pytest.mark.parametrize(
-    ("command", "words", "meant"),
-    [
-        ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the files, got test.de test.en"),
-        ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the files, got test.de test.en"),
-        ("quantize", ("model", "small"), "-o DIR names the output, got small"),
-    ],
-)
-def test_files_that_need_an_option_are_answered_by_it(command, words, meant):
-    assert meant in call(load_command(command), *words, code=2).output
 
 
 def test_options_with_one_dash_are_those_with_two():

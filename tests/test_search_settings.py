@@ -26,7 +26,7 @@ from nmt.storage.saved_model import load_saved_model
 from tests import small_models
 from tests.cli.test_cli_models import call
 from tests.refusals import refused
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 
 OTHERS = {
     "beam_size": 7,
@@ -62,14 +62,6 @@ def expected(name):
     if name == "mbr_samples":
         return "beam_size", OTHERS[name]  # so many are drawn
     return name, 5 if name == "n_best" else OTHERS[name]  # all of the beam are kept, as some may read alike
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("settings")
-    write_folder(folder / "model")
-    (folder / "text").write_text("".join(f"{line}\n" for line in sentences(3)))
-    return folder
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -298,13 +298,6 @@ def test_sides_that_are_no_languages_are_not_called_so(folder, tmp_path):
     assert front["language"] == ["xx"] and "turns `xx` into `phoneme`" in page
 
 
-def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):
-    (tmp_path / "m.md").write_text("mine")
-    told = call(bundle, folder, "-o", tmp_path / "m.nmt", "--card", code=1).output
-    assert "must be a new file, got one that is there" in told
-    assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()
-
-
 def test_a_card_has_no_place_of_the_machine(folder, tmp_path):
     saved = load_saved_model(folder)
     saved = replace(saved, config=saved.config.with_changes({"training.load_model": "/home/me/model"}))

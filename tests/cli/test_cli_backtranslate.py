@@ -11,14 +11,10 @@ from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.storage.model_folder import load_folder_config, load_subwords
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.cli.test_cli_models import call
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 
 LINES = [*sentences(9, seed=3), "", *sentences(4, seed=5)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("reverse") / "model")
+TEXT = "".join(f"{line}\n" for line in LINES)
 
 
 def run(*arguments, code=0):
@@ -27,7 +23,7 @@ def run(*arguments, code=0):
 
 def test_pairs_to_train_on(folder, tmp_path):
     text = tmp_path / "mono.txt.gz"
-    text.write_bytes(gzip.compress("".join(f"{line}\n" for line in LINES).encode()))
+    text.write_bytes(gzip.compress(TEXT.encode()))
     result = run(folder, text, "-o", tmp_path / "back", "--batch-size", 4)
     assert result.stdout == f"pairs\t14\t{tmp_path}/back.xx\t{tmp_path}/back.yy\n"
     assert f"path: {tmp_path}/back\n    tag: <bt>" in result.stderr
@@ -40,7 +36,7 @@ def test_pairs_to_train_on(folder, tmp_path):
 
 
 def test_it_goes_on_where_it_stopped(folder, tmp_path):
-    (tmp_path / "mono").write_text("\n".join(LINES) + "\n", "utf-8")
+    (tmp_path / "mono").write_text(TEXT, "utf-8")
     run(folder, tmp_path / "mono", "-o", tmp_path / "whole")
     expected = (tmp_path / "whole.yy").read_bytes()
     run(folder, tmp_path / "mono", "-o", tmp_path / "cut")
@@ -53,7 +49,7 @@ def test_it_goes_on_where_it_stopped(folder, tmp_path):
 
 
 def test_a_text_that_lies_at_its_place_is_not_copied(folder, tmp_path):
-    (tmp_path / "a.xx").write_text("\n".join(LINES) + "\n", "utf-8")
+    (tmp_path / "a.xx").write_text(TEXT, "utf-8")
     before = (tmp_path / "a.xx").stat().st_mtime_ns
     run(folder, tmp_path / "a.xx", "-o", tmp_path / "a")
     assert (tmp_path / "a.xx").stat().st_mtime_ns == before and (tmp_path / "a.yy").exists()
@@ -61,39 +57,26 @@ def test_a_text_that_lies_at_its_place_is_not_copied(folder, tmp_path):
 
 def test_a_bundle_and_a_text_of_the_other_language(folder, tmp_path):
     save_bundle(tmp_path / "model.nmt", load_saved_model(folder))
-    (tmp_path / "a.yy").write_text("\n".join(LINES) + "\n", "utf-8")
+    (tmp_path / "a.yy").write_text(TEXT, "utf-8")
     result = run(tmp_path / "model.nmt", tmp_path / "a.yy", "-o", tmp_path / "b")
     assert "a.yy: INPUT must be xx, and is yy by its name" in result.stderr
     assert (tmp_path / "b.yy").read_text("utf-8").splitlines() == Translator.load(folder, threads=1).translate(LINES)
 
 
-@pytest.mark.parametrize("output", ["there", "folder/", "folder"])
-def test_an_output_that_cannot_be(folder, tmp_path, output):
-    (tmp_path / "a.xx").write_text("\n".join(LINES) + "\n", "utf-8")
-    (tmp_path / "there.yy").write_text("mine\n")
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("there", "must be new, or begun by this command"),
+        ("train", "train.xx: must be new or contain the lines of"),
+        *((name, "must be the beginning of ") for name in ("folder/", "folder")),
+    ],
+)
+def test_an_output_that_cannot_be_and_texts_that_are_there_are_kept(folder, tmp_path, output, message):
+    (tmp_path / "a.xx").write_text(TEXT, "utf-8")
+    for name in ("there.yy", "train.xx"):
+        (tmp_path / name).write_text("mine\n")
     (tmp_path / "folder").mkdir()
     result = run(folder, tmp_path / "a.xx", "-o", f"{tmp_path}/{output}", code=1)
-    expected = "must be new, or begun by this command" if output == "there" else "must be the beginning of "
-    assert expected in result.stderr and "--resume" not in result.stderr
-    assert (tmp_path / "there.yy").read_text() == "mine\n" and not list((tmp_path / "folder").iterdir())
-
-
-def test_mistakes_are_one_line(folder, tmp_path):
-    (tmp_path / "a.yy").write_text("x\n")
-    for arguments, words in (
-        ((folder, tmp_path / "none", "-o", tmp_path / "b"), "none: no such file"),
-        ((folder, tmp_path / "a.yy", "-o", tmp_path / "a"), "a.yy"),
-        ((tmp_path / "no", tmp_path / "a.yy", "-o", tmp_path / "b"), "no"),
-    ):
-        result = run(*arguments, code=1)
-        assert result.stderr.count("\n") == 1 and words in result.stderr
-        assert result.stderr.startswith("Error: ") and result.stdout == ""
-    assert (tmp_path / "a.yy").read_text() == "x\n" and not (tmp_path / "b.xx").exists()
-
-
-def test_a_text_that_is_there_is_not_written_over(folder, tmp_path):
-    (tmp_path / "mono").write_text("\n".join(LINES) + "\n", "utf-8")
-    (tmp_path / "train.xx").write_text("mine\n")
-    result = run(folder, tmp_path / "mono", "-o", tmp_path / "train", code=1)
-    assert "train.xx: must be new or contain the lines of" in result.stderr
-    assert (tmp_path / "train.xx").read_text() == "mine\n" and not (tmp_path / "train.yy").exists()
+    assert message in result.stderr and "--resume" not in result.stderr
+    assert (tmp_path / "there.yy").read_text() == (tmp_path / "train.xx").read_text() == "mine\n"
+    assert not list((tmp_path / "folder").iterdir()) and not (tmp_path / "train.yy").exists()

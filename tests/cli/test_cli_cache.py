@@ -1,27 +1,20 @@
 """nmt-cache: what it says of the store, and that it empties and fills it."""
 
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.processes import python
 from tests.saved_models import write_folder
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def run(cache, *arguments, code="from nmt.cli.entry import cache; cache()"):
-    environment = {**os.environ, "NMT_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT), "NMT_SHIPPED_CODE": "0"}
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+def run(cache, *arguments, program="from nmt.cli.entry import cache; cache()", code=0):
+    return python(program, *arguments, code=code, NMT_CACHE_DIR=str(cache), NMT_SHIPPED_CODE="0")
 
 
 def test_an_empty_store_is_listed(tmp_path):
     done = run(tmp_path / "new")
-    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stdout == ""
     assert done.stderr.startswith(f"{tmp_path / 'new' / 'nmt-code'}: 0 functions, 0 bytes")
     assert run(tmp_path / "new", "list").stderr == done.stderr
 
@@ -31,9 +24,7 @@ def filled(tmp_path_factory):
     """A model, a store with the code that it runs, and what was said when that was compiled."""
     folder = tmp_path_factory.mktemp("filled")
     model = write_folder(folder / "model")
-    done = run(folder / "cache", "fill", model, "--threads", 1)
-    assert done.returncode == 0, done.stderr
-    return model, folder / "cache", done.stderr
+    return model, folder / "cache", run(folder / "cache", "fill", model, "--threads", 1).stderr
 
 
 def test_a_command_tells_of_compilation_once_on_a_machine(filled):
@@ -49,30 +40,27 @@ def test_what_a_model_runs_is_compiled_beforehand_and_removed_again(filled, tmp_
     lines = [line.split("\t") for line in run(cache).stdout.splitlines()]
     assert len(lines) > 10
     assert sum(int(size) for _, size, _ in lines) == sum(p.stat().st_size for p in (cache / "nmt-code").iterdir())
-    code = (
+    program = (
         "import sys; from nmt import Translator\n"
         "Translator.load(sys.argv[1], threads=1).translate(['a b', 'b'])\nprint('numba' in sys.modules)"
     )
-    translated = run(cache, model, code=code)
-    assert translated.stdout == "False\n", translated.stderr
+    assert run(cache, model, program=program).stdout == "False\n"
     assert run(cache, "clear").stderr == f"{cache / 'nmt-code'}: {len(lines)} functions removed\n"
     assert list((cache / "nmt-code").iterdir()) == []
 
 
 def test_without_a_folder_it_says_so(tmp_path):
     (tmp_path / "file").write_text("")
-    code = (
+    program = (
         "from nmt.rnn.kernels.machine_code import store; store.tempfile.gettempdir = lambda: '/proc/nothing'\n"
         "from nmt.cli.entry import cache; cache()"
     )
-    done = run(tmp_path / "file", code=code)
-    assert done.returncode == 1
-    assert "NMT_CACHE_DIR" in done.stderr
+    assert "NMT_CACHE_DIR" in run(tmp_path / "file", program=program, code=1).stderr
 
 
 def test_a_number_format_is_that_of_a_model(filled, tmp_path):
     """The code of int8 was not compiled beforehand for a server that uses it."""
     model, cache = filled[0], shutil.copytree(filled[1], tmp_path / "other")
     before = len(run(cache).stdout.splitlines())
-    assert run(cache, "fill", model, "--compute-dtype", "int8").returncode == 0
+    run(cache, "fill", model, "--compute-dtype", "int8")
     assert 0 < before < len(run(cache).stdout.splitlines())

@@ -9,14 +9,9 @@ from click.testing import CliRunner
 
 from nmt.cli.commands.translate import translate
 from nmt.cli.lines.tables import tasks_of
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences
 
 LINES = [*sentences(20, seed=4), "", *sentences(6, seed=5)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("corpora") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -138,42 +133,6 @@ def test_a_job_that_fails_leaves_no_file(folder, tmp_path):
     assert "must be UTF-8" in result.stderr and not list((tmp_path / "out").glob("*a.txt*"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("a.txt", "--shard", "1/2"), "need -o"),
-        (("-", "-o", "out", "--shard", "1/2"), "not standard input"),
-        (("a.txt", "-o", "out", "--shard", "3/2"), "must be I/N with I from 1 to N"),
-        (("a.txt", "b.txt", "-o", "out", "--n-best", "2"), "--n-best is for lines of one text"),
-        (("a.txt", "none.txt", "-o", "out"), "none.txt: no such file or folder"),
-        (("a.txt", "b.txt", "-o", "out", "--output-column", "text"), "must be another column"),
-        (("a.txt", "a.txt", "-o", "out"), "must have a name of its own"),
-        (("a.txt", "b.txt", "-o", "."), "must be a file of its own"),
-        (("a.txt", "b.txt", "-o", "b.txt"), "must be a folder, got a file"),
-        (("b.parquet", "-o", "out"), "must be a Parquet file"),
-        (("empty", "-o", "out"), "must contain files to translate, got none"),
-        ((".", "-o", "out", "--format", "html"), "--format html is for one document"),
-        (("a.txt", "b.txt", "-o", "out", "--format", "html"), "--format html is for one document"),
-        (("a.jsonl", "-o", "out", "--format", "html"), "--format html is for one document"),
-        (("a.jsonl", "-o", "out.parquet"), "got jsonl in a file for parquet"),
-        (("a.jsonl", "-o", "out.parquet.gz"), "got jsonl in a file for parquet"),
-    ],
-)
-def test_mistakes_are_one_line(folder, tmp_path, monkeypatch, arguments, message):
-    if "b.parquet" in arguments:
-        pytest.importorskip("pyarrow")
-    monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "a.txt")
-    write_lines(tmp_path / "b.txt")
-    write_lines(tmp_path / "a.jsonl", [json.dumps({"text": LINES[0]})])
-    (tmp_path / "b.parquet").write_bytes(b"PAR0")
-    (tmp_path / "empty").mkdir()
-    result = CliRunner().invoke(translate, [str(folder), *arguments])
-    assert result.exit_code in (1, 2) and message in result.stderr, result.output
-    assert "Traceback" not in result.output and read_lines(tmp_path / "a.txt") == LINES
-    assert not list(tmp_path.glob("out.*"))
-
-
 def test_half_of_a_surrogate_pair_is_an_error_of_its_row_and_the_file_stays_utf_8(folder, expected, tmp_path):
     rows = [{"text": "\ud800 nine"}, {"text": LINES[0], "other": "\udfff"}]
     write_lines(tmp_path / "a.jsonl", [json.dumps(row) for row in rows])
@@ -188,13 +147,6 @@ def test_a_byte_order_mark_before_the_first_row_is_left_out(folder, expected, tm
     (tmp_path / "a.jsonl").write_text("\ufeff" + json.dumps({"text": LINES[0]}) + "\n")
     call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl")
     assert json.loads((tmp_path / "out.jsonl").read_text())["translation"] == expected[0]
-
-
-def test_a_table_without_a_row_to_translate_is_an_error_and_nothing_is_written(folder, tmp_path):
-    write_lines(tmp_path / "a.jsonl", [json.dumps({"text": line}) for line in LINES])
-    result = call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl", "--column", "nope", code=1)
-    assert f"got an error in all {len(LINES)}, in the first one: must have 'nope', got text;" in result.stderr
-    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_a_name_that_ends_in_a_slash_is_a_folder(folder, tmp_path):

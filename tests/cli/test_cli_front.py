@@ -21,6 +21,7 @@ from nmt.cli.front import front, load_command, summary_of
 from nmt.cli.lines.streams import quietly, tell
 from nmt.cli.options import help_page
 from nmt.cli.options.command import Command
+from tests.processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -29,6 +30,14 @@ HEAVY = {"numpy", "numba", "pydantic", "yaml", "sacrebleu", "rich", "sentencepie
 
 def run_module(*words, **extra):
     return subprocess.run([sys.executable, "-m", "nmt", *words], capture_output=True, text=True, **extra)
+
+
+def shown_and_loaded(*commands):
+    """What `nmt` prints for lines of words, and the names of all modules that are loaded then."""
+    program = "import sys\nfrom nmt.cli.front import front\nfor words in sys.argv[1:]:\n"
+    program += "    front(words.split(), prog_name='nmt', standalone_mode=False)\nprint('loaded:', *sys.modules)\n"
+    shown, _, loaded = python(program, *commands).stdout.partition("loaded:")
+    return shown, set(loaded.split())
 
 
 def test_scripts_are_the_commands():
@@ -41,16 +50,8 @@ def test_scripts_are_the_commands():
 
 
 def test_the_list_names_all_commands_and_loads_nothing_heavy():
-    program = (
-        "import sys\nfrom nmt.cli.front import front\n"
-        "front(['--help'], prog_name='nmt', standalone_mode=False)\n"
-        "for name in sys.argv[1:]:\n"
-        "    front([name, '--help-all'], prog_name='nmt', standalone_mode=False)\n"
-        "print('loaded:', *sorted({name.split('.')[0] for name in sys.modules}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *COMMANDS], capture_output=True, text=True, check=True)
-    shown, _, loaded = done.stdout.partition("loaded:")
-    assert "click" in loaded.split() and not HEAVY & set(loaded.split())
+    shown, loaded = shown_and_loaded("--help", *(f"{name} --help-all" for name in COMMANDS))
+    assert "click" in loaded and not HEAVY & loaded
     assert re.findall(r"^  ([a-z]+)  +[A-Z]", shown, re.M) == list(COMMANDS)
     assert all(f"\n{heading}:\n" in shown for heading in entry.GROUPS)
 
@@ -104,16 +105,10 @@ def test_verbose_shows_where_an_error_arose(tmp_path):
 
 
 def test_one_command_loads_no_other():
-    program = (
-        "import sys\nfrom nmt.cli.front import front\n"
-        "front(['cache', '--version'], prog_name='nmt', standalone_mode=False)\n"
-        "print('loaded:', *sorted(sys.modules))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    shown, _, loaded = done.stdout.partition("loaded:")
+    shown, loaded = shown_and_loaded("cache --version")
     assert shown == f"nmt cache {nmt.__version__}\n"
-    assert "nmt.cli.commands.cache" in loaded.split()
-    assert not {f"nmt.cli.commands.{module}" for module in COMMANDS.values() if module != "cache"} & set(loaded.split())
+    assert "nmt.cli.commands.cache" in loaded
+    assert not {f"nmt.cli.commands.{module}" for module in COMMANDS.values() if module != "cache"} & loaded
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -187,10 +182,7 @@ def test_troff_takes_the_pages():
 )
 def test_bash_completes(typed, suggested):
     asked = {"_NMT_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
-    program = "from nmt.cli.entry import front; front()"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, **asked}
-    )
+    done = python("from nmt.cli.entry import front; front()", **asked)
     assert {line.split(",")[1] for line in done.stdout.splitlines()} == suggested
 
 
@@ -260,7 +252,7 @@ def served(monkeypatch):
     return seen
 
 
-def test_the_servers_options_are_read_from_the_environment(served):
+def test_the_servers_options_are_read_from_the_environment_which_comes_after_the_command_line(served):
     variables = {
         "NMT_SERVE_MODELS": "a.nmt b.nmt",
         "NMT_SERVE_PORT": "8080",
@@ -273,9 +265,6 @@ def test_the_servers_options_are_read_from_the_environment(served):
     assert done.exit_code == 0, done.output
     assert served["models"] == ("a.nmt", "b.nmt") and served["port"] == 8080 and served["max_texts"] == 7
     assert served["shortlist"] is True and served["split"] is False and served["cells"] == ("one", "two")
-
-
-def test_the_command_line_comes_before_the_environment(served):
     variables = {"NMT_SERVE_MODELS": "a.nmt", "NMT_SERVE_PORT": "8080"}
     assert CliRunner().invoke(load_command("serve"), ["b.nmt", "--port", "1"], env=variables).exit_code == 0
     assert served["models"] == ("b.nmt",) and served["port"] == 1

@@ -64,6 +64,7 @@ MISTAKES = [
     ("nmt-train t.tsv runs/m", 2, "must be given with SRC TGT or a table; did you mean -o runs/m?"),
     ("nmt-train a.de a.en b.en -o m", 2, "one table, got 3 files and 0 --dev; docs/tables.md has"),
     ("nmt-train a.de a.en -o m --dev d.de d.en", 2, "1 --dev; give --dev twice, once for each"),
+    ("nmt-train c.yaml --seed many", 2, "must be a whole number of at least 0, got 'many'"),
     ("nmt-train c.yaml --dev d", 2, "--dev goes with SRC TGT or a table"),
     ("nmt-train t.chr.gz -o m", 2, "one file must be settings (CONFIG.yaml) or a table (.tsv .csv .xlsx"),
     ("nmt-train t.txt -o m", 2, "give the files of SRC and TGT"),

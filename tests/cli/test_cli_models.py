@@ -86,9 +86,8 @@ def test_one_file_of_it_all(folder, learnt, tmp_path):
     for options in ([], ["--shortlist"], ["--word-reward", "0.4"], ["--n-best", "2"]):
         one, other = (call(translate, model, *options, given=text) for model in (folder, path))
         assert one.stdout == other.stdout
-    for name in ("s", "t"):
-        (tmp_path / name).write_text(text)
-    one, other = (call(score, model, "--src", tmp_path / "s", "--tgt", tmp_path / "t") for model in (folder, path))
+    pair = same_text(tmp_path, text)
+    one, other = (call(score, model, *pair) for model in (folder, path))
     assert one.stdout == other.stdout
     done = call(evaluate, path, "--shortlist", "--src", tmp_path / "s", "--ref", tmp_path / "t", "--json")
     assert json.loads(done.stdout)["lines"] == 11
@@ -128,21 +127,6 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
     for name in ("../model/best", "notes", "shortlist", "", "best-600.safetensors"):
         with pytest.raises(CheckpointError, match="got best, best-600, best-80;"):
             Translator.load(other, checkpoint=name)
-
-
-def test_what_is_there_is_not_written_over(folder, tmp_path):
-    (tmp_path / "m.nmt").write_text("mine")
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "notes").write_text("mine")
-    for command, arguments in (
-        (bundle, ["-o", tmp_path / "m.nmt"]),
-        (quantize, ["-o", tmp_path / "new"]),
-        (average, ["--checkpoint", "best", "-o", tmp_path / "new"]),
-        (quantize, ["-o", tmp_path / "m.nmt"]),
-    ):
-        assert call(command, folder, *arguments, code=1).stderr.count("\n") == 1
-    assert (tmp_path / "m.nmt").read_text() == "mine" and os.listdir(tmp_path / "new") == ["notes"]
-    assert sorted(os.listdir(tmp_path)) == ["m.nmt", "new"]
 
 
 @pytest.mark.parametrize("command", [quantize, average])

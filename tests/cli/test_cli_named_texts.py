@@ -140,19 +140,11 @@ def test_blank_lines_between_objects_are_passed_over(model: Path, run: Run, tmp_
     assert [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ["w1", "w2"]
 
 
-def test_settings_among_the_arguments_and_prefixes_are_told(setup: Path, run: Run, tmp_path):
-    assert "write --set training.updates=3" in run("nmt-train", setup / "c.yaml", "training.updates=3", code=2).err
+def test_a_prefix_of_two_texts_may_be_given(run: Run, tmp_path):
     for lang in ("de", "en"):
         (tmp_path / f"m.{lang}").write_text("w1 w2\n" * 40)
-    done = run("nmt-train", tmp_path / "m", "-o", tmp_path / "run", code=2)
-    assert f"{tmp_path}/m.de and {tmp_path}/m.en; name both" in done.err
     done = run("nmt-train", tmp_path / "m", "-s", "de", "-t", "en", "-o", tmp_path / "run", "--show-config")
     assert f"train: {tmp_path}/m\n" in done.out.decode()
-    done = run("nmt-train", "-", tmp_path / "m.en", "-o", tmp_path / "run", code=1)
-    assert "got standard input, which is read once" in done.err
-    done = run("nmt-train", tmp_path / "m.de", tmp_path / "m.de", "-o", tmp_path / "run", code=1)
-    assert "must be two files, source and target" in done.err
-    assert "did you mean cuda?" in run("nmt-train", setup / "c.yaml", "--set", "device=gpu", code=1).err
 
 
 def test_validation_files_in_the_other_order_are_exchanged(run: Run, tmp_path):

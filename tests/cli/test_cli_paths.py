@@ -8,7 +8,7 @@ import os
 import pkgutil
 import shutil
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -151,12 +151,8 @@ def words_of(name, param, value):
 def assert_one_line(place, name, param, path):
     before = everything(place)
     command, words = words_of(name, param, path)
-    former = os.getcwd()
-    os.chdir(place)
-    try:
+    with chdir(place):
         result = CliRunner().invoke(command, words, prog_name=f"nmt-{name}")
-    finally:
-        os.chdir(former)
     assert result.exit_code in (1, 2), result.output
     assert isinstance(result.exception, SystemExit), result.exception
     lines = result.stderr.splitlines()

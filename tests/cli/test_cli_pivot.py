@@ -10,44 +10,34 @@ from click.testing import Result
 from nmt import Pivot, Translator
 from nmt.cli.commands.translate import translate
 from tests.cli.test_cli_models import call
-from tests.saved_models import sentences, write_pair
+from tests.saved_models import sentences
 
 LINES = [*sentences(5, seed=9), "", "kara"]
-
-
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("then")
-    return {
-        "de-en": write_pair(place / "de-en", "de", "en", seed=6),
-        "en-fr": write_pair(place / "en-fr", "en", "fr", seed=3, joint=False, subwords="bpe"),
-        "fr-it": write_pair(place / "fr-it", "fr", "it", seed=5),
-    }
 
 
 def run(*arguments: Any, code: int = 0) -> Result:
     return call(translate, *arguments, given="".join(f"{line}\n" for line in LINES), code=code)
 
 
-def pivot(places: dict[str, Path]) -> Pivot:
-    return Pivot(Translator.load(places["de-en"]), Translator.load(places["en-fr"]))
+def pivot(pivots: dict[str, Path]) -> Pivot:
+    return Pivot(Translator.load(pivots["de-en"]), Translator.load(pivots["en-fr"]))
 
 
-def test_lines_are_those_of_python(places: dict[str, Path]) -> None:
-    found = run(places["de-en"], "--then", places["en-fr"])
-    expected = pivot(places).translate(LINES)
+def test_lines_are_those_of_python(pivots: dict[str, Path]) -> None:
+    found = run(pivots["de-en"], "--then", pivots["en-fr"])
+    expected = pivot(pivots).translate(LINES)
     assert found.stdout.split("\n")[:-1] == expected and len(set(expected)) >= 3
-    found = run(places["de-en"], "--then", places["en-fr"], "--then", places["fr-it"])
-    assert found.stdout.split("\n")[:-1] == Translator.load(places["fr-it"]).translate(expected)
+    found = run(pivots["de-en"], "--then", pivots["en-fr"], "--then", pivots["fr-it"])
+    assert found.stdout.split("\n")[:-1] == Translator.load(pivots["fr-it"]).translate(expected)
 
 
-def test_columns_json_and_alignments(places: dict[str, Path], tmp_path: Path) -> None:
-    best = pivot(places).translate_nbest(LINES, n_best=2, beam_size=5, details=True)
-    found = run(places["de-en"], "--then", places["en-fr"], "--n-best", 2)
+def test_columns_json_and_alignments(pivots: dict[str, Path], tmp_path: Path) -> None:
+    best = pivot(pivots).translate_nbest(LINES, n_best=2, beam_size=5, details=True)
+    found = run(pivots["de-en"], "--then", pivots["en-fr"], "--n-best", 2)
     rows = [line.split("\t") for line in found.stdout.split("\n")[:-1]]
     assert [row[2:] for row in rows] == [[f"{one.score:.6f}", one.text] for ones in best for one in ones]
     found = run(
-        *(places["de-en"], "--then", places["en-fr"], "--output-format", "json", "--n-best", 2),
+        *(pivots["de-en"], "--then", pivots["en-fr"], "--output-format", "json", "--n-best", 2),
         *("--alignments", tmp_path / "a"),
     )
     for line, ones in zip(found.stdout.split("\n")[:-1], best, strict=True):
@@ -57,40 +47,40 @@ def test_columns_json_and_alignments(places: dict[str, Path], tmp_path: Path) ->
     assert len((tmp_path / "a").read_text().split("\n")) == len(LINES) + 1
 
 
-def test_a_beam_that_is_not_given_is_each_models_own(places: dict[str, Path]) -> None:
-    config = places["en-fr"] / "config.yaml"
+def test_a_beam_that_is_not_given_is_each_models_own(pivots: dict[str, Path]) -> None:
+    config = pivots["en-fr"] / "config.yaml"
     text = config.read_text()
     try:
         config.write_text(text.replace("beam_size: 5", "beam_size: 1"))
         assert config.read_text() != text
-        expected = pivot(places)
+        expected = pivot(pivots)
         assert expected.first.config.decoding.beam_size == 5 and expected.last.config.decoding.beam_size == 1
-        assert run(places["de-en"], "--then", places["en-fr"]).stdout.split("\n")[:-1] == expected.translate(LINES)
+        assert run(pivots["de-en"], "--then", pivots["en-fr"]).stdout.split("\n")[:-1] == expected.translate(LINES)
     finally:
         config.write_text(text)
 
 
-def test_documents_and_tables(places: dict[str, Path], tmp_path: Path) -> None:
+def test_documents_and_tables(pivots: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(f"<p>{LINES[0]} <b>{LINES[1]}</b></p>\n")
-    options = [places["de-en"], tmp_path / "page.html", "--format", "html", "--no-split", "--then", places["en-fr"]]
+    options = [pivots["de-en"], tmp_path / "page.html", "--format", "html", "--no-split", "--then", pivots["en-fr"]]
     run(*options, "-o", tmp_path / "out.html")
     text = (tmp_path / "out.html").read_text()
     assert text.startswith("<p>") and text.count("<b>") == text.count("</b>") == 1
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [{"text": line} for line in LINES]))
-    run(places["de-en"], tmp_path / "in.jsonl", "--then", places["en-fr"], "-o", tmp_path / "out")
+    run(pivots["de-en"], tmp_path / "in.jsonl", "--then", pivots["en-fr"], "-o", tmp_path / "out")
     written = [json.loads(line)["translation"] for line in (tmp_path / "out").read_text().splitlines()]
-    assert written == pivot(places).translate(LINES)
+    assert written == pivot(pivots).translate(LINES)
 
 
-def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path) -> None:
+def test_resuming_wants_the_same_models(pivots: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
-    whole = [places["de-en"], tmp_path / "in", "-o", tmp_path / "out", "--resume"]
-    run(*whole, "--then", places["en-fr"])
+    whole = [pivots["de-en"], tmp_path / "in", "-o", tmp_path / "out", "--resume"]
+    run(*whole, "--then", pivots["en-fr"])
     written = (tmp_path / "out").read_text()
     (tmp_path / "out").write_text(written[: len(written) // 2])
-    run(*whole, "--then", places["en-fr"])
+    run(*whole, "--then", pivots["en-fr"])
     assert (tmp_path / "out").read_text() == written
-    for other in ([], ["--then", places["en-fr"], "--then", places["fr-it"]]):
+    for other in ([], ["--then", pivots["en-fr"], "--then", pivots["fr-it"]]):
         assert "must have answers of this very run" in run(*whole, *other, code=1).stderr
     assert (tmp_path / "out").read_text() == written
 
@@ -107,7 +97,7 @@ def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path)
         (["--then", ""], 1, "--then"),
     ],
 )
-def test_what_goes_wrong_is_one_line(more: list[str], code: int, said: str, places: dict[str, Path]) -> None:
-    found = run(places["de-en"], *[one.format(**{k: str(v) for k, v in places.items()}) for one in more], code=code)
+def test_what_goes_wrong_is_one_line(more: list[str], code: int, said: str, pivots: dict[str, Path]) -> None:
+    found = run(pivots["de-en"], *[one.format(**{k: str(v) for k, v in pivots.items()}) for one in more], code=code)
     assert found.stdout == "" and said in found.stderr
     assert "Traceback" not in found.stderr and found.stderr.count("Error: ") == 1

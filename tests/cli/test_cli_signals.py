@@ -19,6 +19,7 @@ from nmt.config.complaints import lookup
 from nmt.config.section import MOST
 from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from nmt.system.files import new_folder, remove_unfinished, replacing
+from tests.processes import python
 from tests.small_models import DECODER, ENCODER
 from tests.train import fake_model
 
@@ -34,14 +35,7 @@ def run_program(text: str, *arguments: str | Path) -> "subprocess.CompletedProce
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(
     "module",
-    [
-        "click",
-        "nmt.cli.options.command",
-        "nmt.cli.commands.translate",
-        "numpy",
-        "nmt.system.lines",
-        "nmt.inference.translator",
-    ],
+    "click numpy nmt.cli.options.command nmt.cli.commands.translate nmt.system.lines nmt.inference.translator".split(),
 )
 def test_a_signal_while_a_module_is_imported(number: signal.Signals, module: str, tmp_path: Path) -> None:
     """The signal comes when the import of `module` begins, at the console script's beginning."""
@@ -215,8 +209,6 @@ def test_ranges_in_help_are_those_of_the_schema(name: str) -> None:
 
 
 def test_an_environment_that_compiles_nothing_is_one_line(tmp_path):
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "NMT_CACHE_DIR": str(tmp_path)}
-    words = [sys.executable, "-m", "nmt", "cache", "fill"]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "NUMBA_DISABLE_JIT: must be 0" in done.stderr
+    given = {"NUMBA_DISABLE_JIT": "1", "NMT_CACHE_DIR": str(tmp_path)}
+    said = python("from nmt.cli.entry import cache; cache()", "fill", code=1, timeout=60, **given).stderr
+    assert "NUMBA_DISABLE_JIT: must be 0" in said and said.count("\n") == 1

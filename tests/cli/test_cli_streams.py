@@ -111,15 +111,6 @@ def test_an_input_is_not_appended_to(model: Path, tmp_path: Path) -> None:
         assert (tmp_path / "in").read_bytes() == b"w1\n"
 
 
-def test_scores_and_evaluations_do_not_write_over_their_inputs(model: Path, setup: Path, run: Run) -> None:
-    before = (setup / "dev.xx").read_bytes()
-    pair = ["--src", setup / "dev.xx", "-o", setup / "dev.xx"]
-    for command, other in (("nmt-score", "--tgt"), ("nmt-evaluate", "--ref")):
-        result = run(command, model, *pair, other, setup / "dev.yy", code=1)
-        assert "must be a file of its own, got that of --src" in result.err
-    assert (setup / "dev.xx").read_bytes() == before
-
-
 # Full and closed streams
 
 

@@ -1,9 +1,6 @@
 """nmt-train without a config: two files or a table, and what is chosen for them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,8 @@ from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, DataError
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.cli.conftest import Run
+from tests.processes import python
+from tests.refusals import refused
 from tests.train import fake_model
 
 SMALL = ["--set", "training.metric=loss", "--set", "data.subwords.vocab_size=auto"]
@@ -41,10 +40,8 @@ def test_the_next_command_allows_the_cells_of_the_run(
 
 
 def test_a_program_of_an_archive_names_itself() -> None:
-    command = [sys.executable, "-m", "nmt", "train", "--nonsense"]
-    done = subprocess.run(
-        command, env=os.environ | {"NMT_PROGRAM": "./nmt"}, capture_output=True, text=True, check=False
-    )
+    program = "import runpy; runpy.run_module('nmt', run_name='__main__', alter_sys=True)"
+    done = python(program, "train", "--nonsense", code=2, NMT_PROGRAM="./nmt")
     assert done.stderr.endswith(" See ./nmt train --help.\n")
 
 
@@ -198,8 +195,6 @@ def test_one_file_that_is_no_table_gets_advice(run: Run, tmp_path: Path) -> None
     for name, text, told in (("w.txt", "a\tb", f"name it {tmp_path}/w.tsv."), ("w.docx", "PK\3\4", "copy its table")):
         result = run("nmt-train", _lines(tmp_path / name, [text]), "-o", tmp_path / "m", code=2)
         assert told in result.err
-    result = run("nmt-train", "c.yaml", "--seed", "many", code=2)
-    assert "must be a whole number of at least 0, got 'many'" in result.err
 
 
 def test_given_validation_text(tmp_path: Path) -> None:
@@ -210,9 +205,11 @@ def test_given_validation_text(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-def test_too_few_pairs_to_hold_some_out(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"must have at least 20 pairs .* got 19; name a validation text with --dev"):
-        settings_of(Texts(_pair(tmp_path, 19)), None, tmp_path / "m", None)
+def test_validation_text_that_is_missing_or_too_few_pairs_end_it_before_anything_is_written(tmp_path: Path) -> None:
+    few = r"must have at least 20 pairs .* got 19; name a validation text with --dev"
+    unnamed = _pair(tmp_path, 40, ("a.txt", "b.txt"))
+    for pair, dev, line in ((_pair(tmp_path, 19), None, few), (unnamed, Texts(("nowhere",)), r"nowhere\.src")):
+        refused(DataError, line, settings_of, Texts(pair), dev, tmp_path / "m", None)
     assert not (tmp_path / "m").exists()
 
 
@@ -240,17 +237,9 @@ def test_held_out_text_of_another_corpus_is_refused(tmp_path: Path) -> None:
         settings_of(Texts(others), None, tmp_path / "m", "tiny").write()
 
 
-def test_validation_text_that_is_missing_ends_it_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.src"):
-        settings_of(Texts((*_pair(tmp_path, 40, ("a.txt", "b.txt")),)), Texts(("nowhere",)), tmp_path / "m", None)
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("command", "wrong"), [("nmt-train", ["--set", "training.max_steps=5"]), ("nmt-train", ["--budget", "soon"])]
-)
-def test_a_refused_command_writes_nothing(run: Run, tmp_path: Path, command: str, wrong: list[str]) -> None:
-    assert "Error: " in run(command, *_pair(tmp_path, 40), "-o", tmp_path / "m", *wrong, code=1).err
+@pytest.mark.parametrize("wrong", [["--set", "training.max_steps=5"], ["--budget", "soon"]])
+def test_a_refused_command_writes_nothing(run: Run, tmp_path: Path, wrong: list[str]) -> None:
+    assert "Error: " in run("nmt-train", *_pair(tmp_path, 40), "-o", tmp_path / "m", *wrong, code=1).err
     assert not (tmp_path / "m").exists()
 
 

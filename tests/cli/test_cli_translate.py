@@ -21,11 +21,6 @@ def test_order_does_not_depend_on_batches(model: Path, setup: Path, run: Run) ->
         assert run("nmt-translate", model, setup / "train.xx", *options).lines == want
 
 
-def test_the_type_of_the_products_can_be_chosen(model: Path, run: Run) -> None:
-    for name in ("float32", "bfloat16"):
-        assert run("nmt-translate", model, "--compute-dtype", name, stdin=b"w1 w2\n").lines == ["z1 z2"]
-
-
 def test_empty_input_gives_empty_output(model: Path, run: Run) -> None:
     assert run("nmt-translate", model, stdin=b"").out == b""
 

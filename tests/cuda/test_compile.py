@@ -2,8 +2,6 @@
 takes more registers than it may or spills more than an address or two to memory. With -rP the table is printed."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel, to_ptx
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.machine_code.runtime import Parameters
 from tests.cuda.examples import kernels
+from tests.processes import python
 
 SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
 SPILLS = 32  # bytes written and read: an address or two
@@ -91,8 +90,7 @@ def test_numpy_may_have_no_row_stack():
         "from nmt.rnn.kernels.cuda.machine_code.compile import to_ptx\n"
         "print('.entry' in to_ptx(round_rows(numpy.dtype('u2'), 256), (9, 0)), hasattr(numpy, 'row_stack'))"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert ran.stdout.split() == ["True", "False"], ran.stderr
+    assert python(script).stdout.split() == ["True", "False"]
 
 
 def test_cache_knows_what_a_kernel_is_made_of(tmp_path, monkeypatch):

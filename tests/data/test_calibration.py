@@ -40,6 +40,7 @@ def unseen(line: str) -> list[str]:
 )
 def test_words_that_training_never_had(line: str, expected: list[str]) -> None:
     assert unseen(line) == expected
+    assert (UNK_ID in rows_of(line)[0]) == ("ż" in line), "unknown units are new"
 
 
 def test_words_of_many_rows_are_those_of_each() -> None:
@@ -84,7 +85,3 @@ def test_a_text_of_which_nothing_is_kept_has_an_order() -> None:
 )
 def test_words_must_be_the_same(references: list[str], least: float) -> None:
     assert least_of(references) == least
-
-
-def test_unknown_units_are_new() -> None:
-    assert UNK_ID in rows_of("żołw")[0]

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from pronunciation_errors import edit_distance, nearest
 
-from tests.data_scripts.test_corpora import SHARED, one_line, printed, run
+from tests.data_scripts.test_corpora import one_line, printed, run
 
 
 @pytest.fixture
@@ -41,14 +41,6 @@ def test_a_missing_side_is_one_line(small_copy, tmp_path):
     assert "must be a folder" in one_line(run("cmudict.py", "--from", tmp_path / "none"), "cmudict.py")
 
 
-@pytest.mark.skipif(not (SHARED / "cmudict").is_dir(), reason="no shared folder beside the clone")
-def test_cmudict_from_the_shared_copy(tmp_path):
-    out = printed("cmudict.py", "--from", SHARED / "cmudict", "--out", tmp_path)
-    assert "121406 train, 2488 dev, 5026 test" in out
-    assert "|" not in (tmp_path / "test.phoneme").read_text()
-    assert sum("|" in line for line in (tmp_path / "test.answers").read_text().splitlines()) == 331
-
-
 def test_the_nearest_answer_counts(tmp_path):
     (tmp_path / "hyp").write_text("EY G IY\nK\n\nB AA R\n")
     (tmp_path / "answers").write_text("AE G | EY G IY\nK AH T\nAA\nB ER | AA R\n")
@@ -76,13 +68,3 @@ def test_edit_distance_is_that_of_the_recursion():
         assert edit_distance(one, other) == plain(len(one), len(other))
     assert nearest(["a"], [["b", "c"], ["a", "d"], ["a", "e", "f"]]) == (1, 2)
     assert nearest(["a"], [["b"], ["a", "d"]]) == (1, 2)
-
-
-def test_files_of_other_length_are_refused(tmp_path):
-    (tmp_path / "hyp").write_text("A\n")
-    (tmp_path / "answers").write_text("A\nB\n")
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "latin").write_bytes(b"\xe9\n")
-    for hypotheses, answers in (("hyp", "answers"), ("empty", "empty"), ("latin", "hyp"), ("none", "hyp")):
-        answer = run("pronunciation_errors.py", tmp_path / hypotheses, tmp_path / answers)
-        assert "must" in one_line(answer, "pronunciation_errors.py")

@@ -68,29 +68,16 @@ def test_multi30k_from_a_folder(small_copy, tmp_path):
         assert f"warning: {name} differs" in answer.stderr
 
 
-@pytest.mark.skipif(not (SHARED / "multi30k").is_dir(), reason="no shared folder beside the clone")
-def test_multi30k_checksums_are_those_of_the_measured_copy(tmp_path):
-    out = printed("multi30k.py", "--from", SHARED / "multi30k", "--out", tmp_path)
-    assert "29000 train, 1014 dev, 1000 test" in out
+def test_broken_folders_are_one_line_and_nothing_is_written(small_copy, tmp_path):
+    def message(folder, out="out"):
+        return one_line(run("multi30k.py", "--from", folder, "--out", tmp_path / out), "multi30k.py")
 
-
-@pytest.mark.skipif(not (SHARED / "eutrans").is_dir(), reason="no shared folder beside the clone")
-def test_eutrans_from_the_shared_copy(tmp_path):
-    assert "9900 train, 100 dev, 1498 test" in printed("eutrans.py", "--from", SHARED / "eutrans", "--out", tmp_path)
-
-
-def test_unequal_sides_write_nothing(small_copy, tmp_path):
-    (small_copy / "val.en").write_text("only one\n")
-    message = one_line(run("multi30k.py", "--from", small_copy, "--out", tmp_path / "out"), "multi30k.py")
-    assert "dev: all languages must have the same number of lines, got de 2, en 1, fr 2" in message
-    assert not (tmp_path / "out").exists()
-
-
-def test_broken_folders_are_one_line(small_copy, tmp_path):
-    def message(folder):
-        return one_line(run("multi30k.py", "--from", folder, "--out", tmp_path / "out"), "multi30k.py")
-
+    (tmp_path / "file").write_text("in the way")
+    assert "must be writable" in message(small_copy, "file") and (tmp_path / "file").read_text() == "in the way"
     assert "must be a folder" in message(tmp_path / "none")
+    (small_copy / "val.en").write_text("only one\n")
+    unequal = "dev: all languages must have the same number of lines, got de 2, en 1, fr 2"
+    assert unequal in message(small_copy)
     (small_copy / "train.raw.en.gz").write_bytes(b"\x1f\x8bbroken")
     assert "whole gzip file" in message(small_copy)
     (small_copy / "train.raw.en.gz").unlink()
@@ -121,13 +108,6 @@ def test_download_unpacks_and_reports_a_difference(monkeypatch, capsys):
     assert "warning: dev.de differs" in capsys.readouterr().err
 
 
-def test_unwritable_output_is_one_line(small_copy, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    message = one_line(run("multi30k.py", "--from", small_copy, "--out", tmp_path / "file"), "multi30k.py")
-    assert "must be writable" in message
-    assert (tmp_path / "file").read_text() == "in the way"
-
-
 def test_exact_match(tmp_path):
     (tmp_path / "hyp").write_text("a\nb\n\nd\n")
     (tmp_path / "ref").write_text("a\nB\n\nd\n")
@@ -138,12 +118,12 @@ def test_exact_match(tmp_path):
     assert "must be at least 75.1%, got 75.0%" in one_line(answer, "exact_match.py")
 
 
-def test_exact_match_refuses_files_of_other_length(tmp_path):
-    (tmp_path / "hyp").write_text("a\n")
-    (tmp_path / "ref").write_text("a\nb\n")
-    (tmp_path / "empty").write_text("")
-    for hypotheses, references in (("hyp", "ref"), ("empty", "empty"), ("none", "ref")):
-        assert "must" in one_line(run("exact_match.py", tmp_path / hypotheses, tmp_path / references), "exact_match.py")
+@pytest.mark.parametrize("script", ["exact_match.py", "pronunciation_errors.py"])
+def test_files_of_other_length_are_refused(script, tmp_path):
+    for name, content in {"hyp": b"a\n", "ref": b"a\nb\n", "empty": b"", "latin": b"\xe9\n"}.items():
+        (tmp_path / name).write_bytes(content)
+    for hypotheses, references in (("hyp", "ref"), ("empty", "empty"), ("latin", "hyp"), ("none", "hyp")):
+        assert "must" in one_line(run(script, tmp_path / hypotheses, tmp_path / references), script)
 
 
 def write_tables(folder, names, text):
@@ -214,15 +194,31 @@ def test_pieces_of_a_text_are_put_together(monkeypatch, capsys):
     assert capsys.readouterr().err.count("fetching") == 6
 
 
-@pytest.mark.skipif(not (SHARED / "histnorm").is_dir(), reason="no shared folder beside the clone")
-def test_the_shared_copies(tmp_path):
-    """Sizes are those of the task (3,600, 450, 450), and of the texts without punctuation."""
-    answer = run("histnorm.py", "--from", SHARED / "histnorm", "--out", tmp_path / "old")
-    assert "41868 train, 9712 dev" in answer.stdout and "50035 train, 5843 dev" in answer.stdout
-    answer = run("sigmorphon2020_g2p.py", "--from", SHARED / "sigmorphon2020-g2p", "--out", tmp_path / "g2p")
-    assert answer.stdout.count("3600 train, 450 dev, 450 test lines each in letters, sounds") == 10
-    answer = run("enja50k.py", "--from", SHARED / "enja50k", "--out", tmp_path / "ja")
-    assert "50000 train, 500 dev lines each in ja, en" in answer.stdout
+@pytest.mark.parametrize(
+    ("name", "command", "sizes"),
+    [
+        ("multi30k", "multi30k.py", {"29000 train, 1014 dev, 1000 test": 1}),
+        ("eutrans", "eutrans.py", {"9900 train, 100 dev, 1498 test": 1}),
+        ("cherokee", "low_resource.py cherokee", {"11639 train, 1000 dev, 256 out_dev": 1}),
+        # Without punctuation.
+        ("histnorm", "histnorm.py", {"41868 train, 9712 dev": 1, "50035 train, 5843 dev": 1}),
+        (
+            "sigmorphon2020-g2p",
+            "sigmorphon2020_g2p.py",
+            {"3600 train, 450 dev, 450 test lines each in letters, sounds": 10},
+        ),
+        ("enja50k", "enja50k.py", {"50000 train, 500 dev lines each in ja, en": 1}),
+        ("cmudict", "cmudict.py", {"121406 train, 2488 dev, 5026 test": 1}),
+    ],
+)
+def test_the_shared_copies_have_the_sizes_of_the_corpora(name, command, sizes, tmp_path):
+    if not (SHARED / name).is_dir():
+        pytest.skip("no shared folder beside the clone")
+    out = printed(*command.split(), "--from", SHARED / name, "--out", tmp_path)
+    assert {size: out.count(size) for size in sizes} == sizes
+    if name == "cmudict":
+        assert "|" not in (tmp_path / "test.phoneme").read_text()
+        assert sum("|" in line for line in (tmp_path / "test.answers").read_text().splitlines()) == 331
 
 
 TABLE_2022 = "söz vermek\tsöz verdi\tV;PST\n가\t강\tN;NOM(SG,DEF)\n\n"
@@ -360,9 +356,3 @@ def test_sides_of_unequal_length_are_refused(tmp_path):
     answer = run("low_resource.py", "iwslt14-sample", "--from", folder, "--out", tmp_path / "out")
     assert "dev: all languages must have the same number of lines" in one_line(answer, "low_resource.py")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.skipif(not (SHARED / "cherokee").is_dir(), reason="no shared folder beside the clone")
-def test_cherokee_from_the_shared_copy(tmp_path):
-    out = printed("low_resource.py", "cherokee", "--from", SHARED / "cherokee", "--out", tmp_path)
-    assert "11639 train, 1000 dev, 256 out_dev" in out

@@ -226,11 +226,12 @@ def found_by_search(one_model, options=None, **changes):
     return search(one_model, SOURCES, options=options, **settings | changes)
 
 
+@pytest.mark.parametrize("options", [None, SearchOptions(shortlist=SOME)], ids=["all", "shortlist"])
 @pytest.mark.parametrize("size, at_once, pauses", [(1, 1, 0), (4, 1, 9), (4, 3, 0), (32, 5, 4)])
-def test_what_search_finds_is_found(one_model, size, at_once, pauses):
+def test_what_search_finds_is_found(one_model, size, at_once, pauses, options):
     asked = [Sentence(ids) for ids in SOURCES]
-    live(one_model, size).run(Queue(asked, at_once, pauses))
-    assert [one.hypotheses for one in asked] == found_by_search(one_model)
+    live(one_model, size, options).run(Queue(asked, at_once, pauses))
+    assert [one.hypotheses for one in asked] == found_by_search(one_model, options)
 
 
 @pytest.mark.parametrize("at_once", [1, 5])
@@ -309,12 +310,6 @@ def test_a_long_text_at_most_doubles_what_others_wait(one_model, monkeypatch):
         one, other = (sorted(waits)[int(share * len(waits))] for waits in (alone.waits, beside.waits))
         assert one < other <= 2 * one
     assert done > len(sources)  # and the long text goes on
-
-
-def test_with_a_shortlist(one_model):
-    asked, options = [Sentence(ids) for ids in SOURCES], SearchOptions(shortlist=SOME)
-    live(one_model, options=options).run(Queue(asked))
-    assert [one.hypotheses for one in asked] == found_by_search(one_model, options)
 
 
 def test_two_threads_share_a_queue(one_model):

@@ -45,7 +45,9 @@ def test_segments_of_version_2_say_that_they_are_translated():
     assert "<target>HI YOU</target>" in translated(whole_2(copied))
 
 
-def test_attributes_of_empty_targets_stay():
+def test_new_targets_have_the_indentation_of_their_source_and_attributes_of_empty_ones_stay():
+    unit = "<trans-unit>\n    <source>hi you</source>{}\n</trans-unit>"
+    assert translated(whole(unit.format(""))) == whole(unit.format("\n    <target>HI YOU</target>"))
     unit = '<trans-unit><source>hi you</source><target state="new" xml:lang="de" /></trans-unit>'
     assert '<target state="needs-review-translation" xml:lang="de">HI YOU</target>' in translated(whole(unit))
 

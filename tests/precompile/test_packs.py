@@ -1,11 +1,7 @@
 """Packs of machine code: the same bytes each time, read only whole, and what runs from one needs no compiler."""
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +14,8 @@ from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.products import microkernel, packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.threads.workers import close_job
+from tests.processes import python
 
-ROOT = Path(__file__).resolve().parents[2]
 F4 = np.dtype("f4")
 RECORDS = {
     "first": Record({"entry": "f", "symbols": ["nmt_g"]}, bytes(range(256))),
@@ -59,10 +55,7 @@ def needed():
 
 def work(packs, cache):
     """Whether Numba was loaded, and what was said."""
-    environment = {**os.environ, "NMT_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT), "NMT_SHIPPED_CODE": "1"}
-    command = [sys.executable, "-c", WORK, str(packs)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
+    done = python(WORK, packs, NMT_CACHE_DIR=str(cache), NMT_SHIPPED_CODE="1")
     return done.stdout.strip() == "True", done.stderr
 
 
@@ -205,12 +198,7 @@ def test_another_process_makes_the_same_from_a_recipe():
         "import json, sys; from nmt.rnn.kernels.machine_code.recipes import native_of\n"
         "print(*(native_of(recipe).code_name for recipe in json.load(sys.stdin)))"
     )
-    command = [sys.executable, "-c", code]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, input=json.dumps(recipes), capture_output=True, text=True, env=environment, check=True
-    )
-    assert done.stdout.split() == [native.code_name for native in natives]
+    assert python(code, text=json.dumps(recipes)).stdout.split() == [native.code_name for native in natives]
 
 
 def test_what_only_this_process_knows_has_no_recipe():

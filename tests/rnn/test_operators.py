@@ -1,7 +1,5 @@
 """What LSTM, GRU and RNN add to scans: names, layouts, dropout between layers, the door."""
 
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 from nmt.errors import NMTWarning, ShapeError
 from nmt.rnn import GRU, LSTM, RNN, Scan
 from tests.oracle import compare
+from tests.processes import python
 from tests.refusals import refused
 from tests.waiting import at_once
 
@@ -228,8 +227,7 @@ def test_the_interpreter_takes_no_compiler():
         "cell = LSTMCell(2, 3)\nrun = interpreter.forward(cell, initial_params(cell, 0, float), np.ones((4, 1, 2)))\n"
         "interpreter.backward(run, run.y)\nprint('numba' in sys.modules, 'llvmlite' in sys.modules, run.y.shape)"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout == "False False (4, 1, 3)\n"
+    assert python(code).stdout == "False False (4, 1, 3)\n"
 
 
 def test_every_public_name_is_there():

@@ -1,7 +1,5 @@
 """What rows of results/engine-rows.md promise and no other test shows: the page names the tests of every row."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +13,7 @@ from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.layers.layer_stack import pack, unpack
 from tests.devices import device_at
 from tests.oracle.compare import assert_all_close
+from tests.processes import python
 from tests.rnn import scan_cases as cases
 from tests.rows import support
 from tests.rows.support import MIXED, B, D, H, T, close, draw, kept, products
@@ -183,8 +182,7 @@ def test_the_core_needs_no_framework():
         "print(*{name.split('.')[0] for name in sys.modules}, *[m for m in sys.modules if m.startswith('nmt.')])"
     )
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        loaded = set(done.stdout.split())
+        loaded = set(python(code).stdout.split())
         assert {"numpy", "llvmlite"} <= loaded
         assert not {"torch", "tensorflow", "jax", "pydantic", "click", "sentencepiece"} & loaded
         others = {m for m in loaded if m.startswith("nmt.") and not m.startswith("nmt.rnn")}

@@ -4,7 +4,6 @@ import http.client
 import json
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from nmt.serve.settings import ServerSettings
 from tests.documents import test_packages
 from tests.documents.test_packages import packed
 from tests.documents.test_xliff import whole
+from tests.processes import python
 from tests.refusals import refused
 from tests.serve.servers import model_folder, multipart, running
 from tests.waiting import beside, until
@@ -358,8 +358,7 @@ def test_warnings_and_tracebacks_are_lines_of_json():
         "  logging.getLogger('asyncio').error('said')\n"
         "  t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in ran.stderr.splitlines()]
+    found = [json.loads(line) for line in python(code).stderr.splitlines()]
     assert len(found) == 4 and "ZeroDivisionError" in found[-1]["traceback"]
 
 

@@ -20,6 +20,7 @@ from nmt.serve.box import text_work
 from nmt.serve.box.box import Box, BoxJob
 from nmt.serve.limits import Bodies, ClosedError, FairQueue, FullError, Room, Shelf, Turns
 from nmt.serve.settings import Limits, RequestError
+from tests.processes import python
 from tests.waiting import beside, until
 
 
@@ -215,8 +216,8 @@ async def test_a_client_with_slow_texts_keeps_nobody_else_waiting(any_box):
 
 def test_the_home_of_workers_imports_no_compiler_and_no_model():
     code = "import sys, nmt.serve.box.home, nmt.serve.box.text_work; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"numba", "llvmlite", "pydantic", "starlette", "nmt.rnn", "nmt.model"} & set(found)
+    found = set(python(code).stdout.split())
+    assert not {"numba", "llvmlite", "pydantic", "starlette", "nmt.rnn", "nmt.model"} & found
 
 
 async def test_turns_are_by_client_and_no_place_is_lost():

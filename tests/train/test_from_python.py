@@ -23,6 +23,7 @@ from nmt.storage.model_folder import load_folder_config, read_checkpoint
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.planning import budget
 from tests.oracle.compare import assert_same_bits
+from tests.processes import python
 from tests.refusals import refused
 from tests.train import fake_model
 
@@ -221,15 +222,19 @@ class Sending(io.StringIO):
         return super().write(text)
 
 
+def interrupted(settings: dict[str, Any], changes: dict[str, Any], *numbers: int) -> str:
+    """What is shown of a run that signals interrupt; the handler of Ctrl-C is afterwards what it was."""
+    former, shown = signal.getsignal(signal.SIGINT), Sending(*numbers)
+    refused(KeyboardInterrupt, "", nmt.train, settings, changes=changes, progress=shown)
+    assert signal.getsignal(signal.SIGINT) is former
+    return shown.getvalue()
+
+
 def test_ctrl_c_saves_and_the_same_call_resumes(settings: dict[str, Any], tmp_path: Path) -> None:
     changes = {"training.logging_freq": 1}
     whole = nmt.train(settings, changes=changes, output=tmp_path / "whole", progress=False)
-    former = signal.getsignal(signal.SIGINT)
-    shown = Sending(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        nmt.train(settings, changes=changes, progress=shown)
-    assert signal.getsignal(signal.SIGINT) is former
-    assert "stopped at epoch 1, update 3; run the same command again to resume" in shown.getvalue()
+    told = "stopped at epoch 1, update 3; run the same command again to resume"
+    assert told in interrupted(settings, changes, signal.SIGINT)
     assert (tmp_path / "model" / "last.safetensors").exists()
     again = nmt.train(settings, changes=changes, progress=False)
     assert again.update == whole.update
@@ -237,14 +242,9 @@ def test_ctrl_c_saves_and_the_same_call_resumes(settings: dict[str, Any], tmp_pa
     assert_same_bits(ours, theirs)
 
 
-def test_a_second_ctrl_c_interrupts_at_once(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_second_ctrl_c_interrupts_at_once(settings: dict[str, Any]) -> None:
     changes = {"training.logging_freq": 1}
-    former = signal.getsignal(signal.SIGINT)
-    shown = Sending(signal.SIGINT, signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        nmt.train(settings, changes=changes, progress=shown)
-    assert signal.getsignal(signal.SIGINT) is former
-    assert "stopped at" not in shown.getvalue()
+    assert "stopped at" not in interrupted(settings, changes, signal.SIGINT, signal.SIGINT)
     assert "4 epochs" in nmt.train(settings, changes=changes, progress=False).reason
 
 
@@ -296,9 +296,8 @@ def test_packages_are_functions_too() -> None:
     assert list(inspect.signature(nmt.train).parameters)[:4] == ["config", "src", "tgt", "dev"]
     assert list(inspect.signature(nmt.evaluate).parameters)[:2] == ["hypotheses", "references"]
     every = "import nmt; assert all(getattr(nmt, name) is not None for name in nmt.__all__)"  # without the fake model
-    subprocess.run([sys.executable, "-c", every], check=True, cwd=ROOT)
+    python(every)
     with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'translate'"):
         nmt.translate  # noqa: B018
     code = "import nmt, sys; print(*sorted(sys.modules)); assert callable(nmt.train) and callable(nmt.evaluate)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert not {"numpy", "nmt.errors", "pydantic", "yaml"} & {*loaded.split()}
+    assert not {"numpy", "nmt.errors", "pydantic", "yaml"} & {*python(code).stdout.split()}

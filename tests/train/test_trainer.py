@@ -175,16 +175,13 @@ def test_missing_files_are_found_before_subwords_are_trained(make_trainer: Make,
     assert trainer.run().best_path
 
 
-def test_checkpoints_of_unknown_origin_are_not_overwritten(make_trainer: Make) -> None:
+def test_checkpoints_of_unknown_origin_and_files_are_not_overwritten(make_trainer: Make) -> None:
     trainer = make_trainer()
     trainer.folder.mkdir()
     (trainer.folder / "best.safetensors").write_text("mine")
     refused(CheckpointError, r"got one with best\.safetensors and no config\.yaml", trainer.run)
     assert (trainer.folder / "best.safetensors").read_text() == "mine"
-
-
-def test_model_dir_that_is_a_file(make_trainer: Make) -> None:
-    trainer = make_trainer()
+    trainer.folder.rename(trainer.folder.with_name("former"))
     trainer.folder.write_text("")
     refused(CheckpointError, "model_dir must be a folder", trainer.run)
 

@@ -23,6 +23,7 @@ from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
 from tests.exporting.web.test_web import LINES, MODELS, small
+from tests.processes import python
 from tests.refusals import refused
 from tests.saved_models import sentences, write_folder
 from tests.search_cases import RULES
@@ -85,9 +86,7 @@ def of_python(folder, compute_dtype, lines, level="generic", **settings):
 def answers_of_python(folder, compute_dtype, lines, asked, level="generic"):
     """What the driver is to print with each of some settings."""
     given = json.dumps([str(folder), compute_dtype, [line.hex() for line in lines], asked])
-    options = {"env": os.environ | {"NMT_CPU": level}, "capture_output": True, "text": True, "check": True}
-    done = subprocess.run([sys.executable, "-c", PYTHON], input=given, **options)
-    return [(counts, rows) for counts, rows in json.loads(done.stdout)]
+    return [(counts, rows) for counts, rows in json.loads(python(PYTHON, text=given, NMT_CPU=level).stdout)]
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +138,7 @@ json.dump([details, [shown(one) for one in translator.score(lines, lines)]], sys
 def test_details_of_prefixed_and_of_given_translations_are_those_of_python_to_the_last_bit(plain):
     lines = [line for line in SENTENCES if line.strip() and not line.isspace()][:60]
     given = json.dumps([str(plain.parent / "model"), [line.decode("utf-8", "replace") for line in lines]])
-    command, environment = [sys.executable, "-c", DETAILS], os.environ | {"NMT_CPU": "generic"}
-    done = subprocess.run(command, input=given, env=environment, capture_output=True, text=True, check=True)
+    done = python(DETAILS, text=given, NMT_CPU="generic")
 
     def driven(*options):
         command = [plain / "driver", plain / "model.bin", "generic", "4", "4", "1", "0", *options]

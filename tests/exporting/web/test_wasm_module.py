@@ -1,12 +1,9 @@
 """Linked modules of WebAssembly are, byte for byte, what the specification says; the objects are written by hand."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from nmt.exporting.web.wasm_module import ModulePart, link
+from tests.processes import python
 
 HEADER = b"\0asm\1\0\0\0"
 TYPE = b"\x60\0\1\x7f"  # () -> i32
@@ -106,15 +103,10 @@ print(len(found), sorted(module.addresses.values()), module.code[:4] == b"\\0asm
 
 def test_kernels_are_compiled_for_the_level_wasm_and_linked():
     """Product, its rows, tiles and rounding call one another, and nothing else but memory."""
-    level = os.environ | {"NMT_CPU": "wasm", "NMT_CPU_UNCHECKED": "1"}
-    done = subprocess.run([sys.executable, "-c", COMPILED], env=level, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "4 [1, 2, 3, 4] True\n"
+    assert python(COMPILED, NMT_CPU="wasm", NMT_CPU_UNCHECKED="1").stdout == "4 [1, 2, 3, 4] True\n"
 
 
-def test_no_process_runs_the_level_wasm_by_mistake():
-    level = os.environ | {"NMT_CPU": "wasm"}
-    level.pop("NMT_CPU_UNCHECKED", None)
-    command = [sys.executable, "-c", "import nmt.rnn.kernels.machine_code.features"]
-    done = subprocess.run(command, env=level, capture_output=True, text=True, check=False)
-    assert done.returncode != 0 and "NMT_CPU: must be one of" in done.stderr
+def test_no_process_runs_the_level_wasm_by_mistake(monkeypatch):
+    monkeypatch.delenv("NMT_CPU_UNCHECKED", raising=False)
+    done = python("import nmt.rnn.kernels.machine_code.features", code=1, NMT_CPU="wasm")
+    assert "NMT_CPU: must be one of" in done.stderr

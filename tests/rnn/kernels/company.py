@@ -1,26 +1,27 @@
-"""What tests of kernels share: processes, numbers, runs of rows, and what machine code there is of a function."""
+"""What tests of kernels share: numbers, runs of rows, and what machine code there is of a function."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 from llvmlite import binding
 
 from nmt.rnn.kernels.machine_code import objects as machine_code
-
-
-def python(code, timeout=None, **environment):
-    """A process of its own that has run this code."""
-    given = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), **environment}
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, env=given, timeout=timeout, check=False)
+from nmt.rnn.kernels.products import packing
+from nmt.rnn.kernels.threads.pool import run_parallel
+from tests.processes import python
 
 
 def normal(rng, *shape):
     return rng.standard_normal(shape).astype("f4")
+
+
+def packed(weights, row0=0, row1=None, parts=1, *, pack=packing.pack, kind=None):
+    """Rows of a matrix, packed into an array whose former numbers are NaN."""
+    row1, kind = len(weights) if row1 is None else row1, kind or weights.dtype
+    out = np.empty(packing.packed_size(row1 - row0, weights.shape[1], kind), kind)
+    out.view("u1").fill(0xFF)
+    run_parallel(pack, parts, weights, row0, row1, out)
+    return out
 
 
 def results_on(target, module, changed="", **environment):
@@ -30,9 +31,9 @@ def results_on(target, module, changed="", **environment):
         f"{changed}from nmt.rnn.kernels.machine_code.features import TARGET; "
         f"from tests.rnn.kernels.{module} import results; print(TARGET.name, results(2))"
     )
-    found = python(code, NMT_CPU=target, **environment)
-    assert found.stdout.split()[:1] == [target], found.stderr
-    return found.stdout.split()[1]
+    name, found = python(code, NMT_CPU=target, **environment).stdout.split()
+    assert name == target
+    return found
 
 
 def segments_of(rows):

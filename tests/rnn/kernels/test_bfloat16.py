@@ -1,6 +1,7 @@
 """bfloat16 pairs: rounding, layouts, products and weight gradients, against NumPy on rounded numbers."""
 
 import platform
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -13,10 +14,9 @@ from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
 from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
-from tests.rnn.kernels.company import normal, results_on
+from tests.rnn.kernels.company import normal, packed, results_on
 
 WIDTH = TARGET.panel_width("f4")
-SIZES = [(1, 1), (7, 31), (13, 64), (32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (129, 100)]
 # Products of bfloat16 are exact in float32; what remains is the rounding of sums of up to 600, relative to
 # the sum of the products' magnitudes.
 EPSILON = 2e-6
@@ -38,11 +38,7 @@ def paired(x):
     return upper[0::2] | upper[1::2] << 16
 
 
-def packed_of(weights, row0=0, row1=None, parts=1):
-    row1 = len(weights) if row1 is None else row1
-    out = np.full(packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
-    run_parallel(packing.pack_bf16, parts, weights, row0, row1, out)
-    return out
+packed_of = partial(packed, pack=packing.pack_bf16, kind="u4")
 
 
 def as_exact(x):
@@ -82,22 +78,6 @@ def test_rounding_to_the_nearest_even(count):
         _rows(x, x[::-1].copy(), out)
         np.testing.assert_array_equal((out << 16).view("f4"), rounded(x))
         np.testing.assert_array_equal((out & np.uint32(0xFFFF0000)).view("f4"), rounded(x[::-1]))
-
-
-@pytest.mark.parametrize(("K", "N"), SIZES)
-@pytest.mark.parametrize("parts", [1, 3])
-def test_packing_is_panels_of_pairs_filled_with_zeros(K, N, parts):
-    weights = normal(np.random.default_rng(K), K + 2, N)
-    words = words_of(K, "u4")
-    assert words == -(-K // (2 * TARGET.pairs_at_a_time)) * TARGET.pairs_at_a_time
-    padded = np.zeros((words, -(-N // WIDTH) * WIDTH), "u4")
-    padded[: (K + 1) // 2, :N] = paired(weights[1 : K + 1])
-    expected = padded.reshape(words, -1, WIDTH).transpose(1, 0, 2).ravel()
-    np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
-    transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), "f4"), weights[1 : K + 1].T]))
-    out = np.full_like(expected, 0xFFFFFFFF)
-    run_parallel(packing.pack_transposed_bf16, parts, transposed, 1, N + 1, out)
-    np.testing.assert_array_equal(out, expected)
 
 
 def product_of(A, W, start):

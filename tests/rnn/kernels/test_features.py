@@ -4,7 +4,7 @@ import pytest
 
 from nmt.rnn.kernels.machine_code import features
 from nmt.rnn.kernels.machine_code.features import TARGET
-from tests.rnn.kernels.company import python
+from tests.processes import python
 
 
 def test_the_tile_fits_the_registers():

@@ -7,9 +7,10 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products import packing
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
-from nmt.rnn.kernels.products.packing import packed_size
+from nmt.rnn.kernels.products.packing import words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.rnn.kernels import test_bfloat16, test_int8
+from tests.rnn.kernels.company import packed as _packed
 from tests.rnn.kernels.company import segments_of
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
@@ -21,29 +22,6 @@ ROWS = [0, 1, 2, 3, 5, 11, 21, 23, 64, 247, 601]
 
 def _normal(rng, shape, dtype):
     return rng.standard_normal(shape).astype(dtype)
-
-
-def _packed(weights, row0=0, row1=None, parts=1):
-    row1 = len(weights) if row1 is None else row1
-    out = np.full(packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
-    run_parallel(packing.pack, parts, weights, row0, row1, out)
-    return out
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize(("K", "N"), SIZES)
-@pytest.mark.parametrize("parts", [1, 3])
-def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
-    weights = _normal(np.random.default_rng(K), (K + 2, N), dtype)
-    width = TARGET.panel_width(dtype)
-    padded = np.zeros((K, -(-N // width) * width), dtype)
-    padded[:, :N] = weights[1 : K + 1]
-    expected = padded.reshape(K, -1, width).transpose(1, 0, 2).ravel()
-    np.testing.assert_array_equal(_packed(weights, 1, K + 1, parts), expected)
-    transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), dtype), weights[1 : K + 1].T]))
-    out = np.full_like(expected, np.nan)
-    run_parallel(packing.pack_transposed, parts, transposed, 1, N + 1, out)
-    np.testing.assert_array_equal(out, expected)
 
 
 def _of_floats(A, W, start):
@@ -63,6 +41,27 @@ def sizes_of(kind):
     """Packed kinds have further sizes: of whole panels, and of blocks and tails of words."""
     more = [(32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (45, 70), (512, 70), (514, 70)]
     return SIZES if kind in EPSILON else SIZES + more
+
+
+@pytest.mark.parametrize(("kind", "K", "N"), [(k, *size) for k in ("f4", "f8", "bf16") for size in sizes_of(k)])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_packing_is_panels_filled_with_zeros(kind, K, N, parts):
+    """Of numbers, or of pairs of them."""
+    (dtype, pack, _), is_paired = KINDS[kind], kind == "bf16"
+    weights = _normal(np.random.default_rng(K), (K + 2, N), dtype)
+    width, inside = TARGET.panel_width(dtype), weights[1 : K + 1]
+    inside = test_bfloat16.paired(inside) if is_paired else inside
+    words = words_of(K, "u4") if is_paired else K
+    assert not is_paired or words == -(-K // (2 * TARGET.pairs_at_a_time)) * TARGET.pairs_at_a_time
+    padded = np.zeros((words, -(-N // width) * width), inside.dtype)
+    padded[: len(inside), :N] = inside
+    expected = padded.reshape(words, -1, width).transpose(1, 0, 2).ravel()
+    np.testing.assert_array_equal(pack(weights, 1, K + 1, parts), expected)
+    transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), dtype), weights[1 : K + 1].T]))
+    out = np.full_like(expected, 0xFFFFFFFF if is_paired else np.nan)
+    pack_transposed = packing.pack_transposed_bf16 if is_paired else packing.pack_transposed
+    run_parallel(pack_transposed, parts, transposed, 1, N + 1, out)
+    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize(("kind", "K", "N"), [(kind, *size) for kind in KINDS for size in sizes_of(kind)])

@@ -9,17 +9,11 @@ import pytest
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import best_possible, final_scores, length_divisor, nth_best
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
-from nmt.rnn.kernels.products.packing import pack, packed_size
 from nmt.rnn.kernels.search import search_rules
 from nmt.rnn.kernels.search.best_tokens import best_continuations, best_tokens, log_probs
 from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
 from nmt.rnn.kernels.search.token_rules import TokenRules, rules_of_rows
-
-
-def packed(W):
-    out = np.empty(packed_size(*W.shape, W.dtype), W.dtype)
-    pack(0, 1, W, 0, len(W), out)
-    return out
+from tests.rnn.kernels.company import packed
 
 
 @pytest.mark.parametrize("vocab", [5, 63, 64, 129, 1000])
@@ -37,17 +31,6 @@ def test_best_tokens_are_those_of_a_stable_sort(vocab, places):
         assert tokens[row, : len(order)].tolist() == order.tolist()
         assert (tokens[row, len(order) :] == -1).all()
         np.testing.assert_allclose(scores[row, : len(order)], expected[row, order], atol=2e-5)
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_best_tokens_do_not_depend_on_threads_or_other_rows(dtype):
-    rng = np.random.default_rng(3)
-    y, W, bias = (rng.standard_normal(shape).astype(dtype) for shape in ((300, 20), (20, 700), (700,)))
-    tokens, scores = best_tokens(y, packed(W), bias, 1, 5, threads=1)
-    for threads, rows in ((2, slice(None)), (3, slice(7, 8)), (1, slice(100, 290))):
-        some, their_scores = best_tokens(y[rows], packed(W), bias, 1, 5, threads=threads)
-        np.testing.assert_array_equal(some, tokens[rows])
-        np.testing.assert_array_equal(their_scores, scores[rows])
 
 
 def test_best_continuations_are_the_largest_sums_of_each_sentence():
@@ -70,7 +53,7 @@ def test_best_continuations_are_the_largest_sums_of_each_sentence():
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("vocab", [5, 128, 129, 700])
-def test_log_probs_are_the_bits_of_the_best_tokens_for_any_threads(vocab, dtype):
+def test_log_probs_are_the_bits_of_the_best_tokens_for_any_threads_and_other_rows(vocab, dtype):
     rng = np.random.default_rng(vocab)
     y, W, bias = (rng.standard_normal(shape).astype(dtype) for shape in ((300, 20), (20, vocab), (vocab,)))
     logits = y.astype("f8") @ W + bias
@@ -79,8 +62,12 @@ def test_log_probs_are_the_bits_of_the_best_tokens_for_any_threads(vocab, dtype)
     np.testing.assert_allclose(found, expected, atol=2e-5)
     tokens, scores = best_tokens(y, packed(W), bias, 0, 4, threads=1)
     np.testing.assert_array_equal(np.take_along_axis(found, tokens.astype(np.int64), 1), scores)
+    places = min(5, vocab - 1)
+    best = best_tokens(y, packed(W), bias, 1, places, threads=1)
     for threads, rows in ((2, slice(None)), (3, slice(7, 8)), (1, slice(100, 290))):
         np.testing.assert_array_equal(log_probs(y[rows], packed(W), bias, threads), found[rows])
+        for some, of_all in zip(best_tokens(y[rows], packed(W), bias, 1, places, threads=threads), best, strict=True):
+            np.testing.assert_array_equal(some, of_all[rows])
 
 
 def test_top_tokens_are_those_of_a_stable_sort_and_never_forbidden_ones():
