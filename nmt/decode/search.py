@@ -174,7 +174,7 @@ def search(
 
     `settings` replace those of the options. `batch_size` sentences are processed at a time: when one ends, the next one
     joins. A translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`,
-    including EOS, plus the tokens that the options force. The result depends neither on the other sentences in the
+    including EOS, plus the tokens that the options force; one that a person has confirmed is never cut. The result depends neither on the other sentences in the
     batch nor on the number of threads; searches that run at the same time share the threads. `on_ended` is called with
     the number of sentences that have ended since its last call; it may raise to stop the search. With `sampling`, each
     sentence gets `beam_size` samples. Raises DeviceError for options that a GPU does not support.
@@ -185,7 +185,7 @@ def search(
     threads = _share_of(threads or default_threads(), this)
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
-    limits = options.limits(src_ids)
+    limits = limits_of(model, src_ids, options)
     if short := _short(model, src_ids, options, limits, threads, plan.path, on_ended):
         return short
     size = min(options.batch_size, len(src_ids))
@@ -221,6 +221,14 @@ def search(
     if on_ended is not None and (rest := queue.newly_ended()):
         on_ended(rest)
     return found
+
+
+def limits_of(model: SearchModel, src_ids: Sequence[Sequence[int]], options: SearchOptions) -> np.ndarray:
+    """Return the maximum length of the translations of each sentence, int64 [N]: that of the options, or that of the
+    confirmed translation, with EOS, if the model reads one."""
+    confirmed: Callable[[Sequence[int]], int] | None = getattr(model, "confirmed_length", None)
+    limits = options.limits(src_ids)
+    return limits if confirmed is None else np.maximum(limits, [confirmed(source) for source in src_ids])
 
 
 def _short(

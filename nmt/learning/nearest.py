@@ -173,16 +173,23 @@ class Recall:
         """Return a model, always the same one, as one that reads the pairs in each step of a search."""
         return Reading(model, self)
 
+    def _place(self, source: Sequence[int]) -> int | None:
+        """Return the last place of a pair with the same source, None if there is none."""
+        return None if UNK_ID in source else self._last.get(self._texts([source])[0])
+
+    def confirmed_length(self, source: Sequence[int]) -> int:
+        """Return the length of the confirmed translation of a source, with EOS, 0 if there is none."""
+        place = self._place(source)
+        return 0 if place is None else len(self._pairs[place][1]) + 1
+
     def near(self, source: Sequence[int], model: TranslationModel, threads: int) -> Near | None:
         """Return the pairs that are similar to a source; None if no pair is."""
-        if UNK_ID in source:
-            return None
-        (text,), places, similarity = self._texts([source]), list[int](), _EQUAL
-        if text in self._last:  # what a person has confirmed last is the translation
-            places = [self._last[text]]
-        elif found := self._similar(text, self._sources):
-            places, similarity = [place for *_, place in found], found[0][1]
-        if not places:
+        place, similarity = self._place(source), _EQUAL
+        if place is not None:  # what a person has confirmed last is the translation
+            places = [place]
+        elif UNK_ID not in source and (found := self._similar(self._texts([source])[0], self._sources)):
+            places, similarity = [one for *_, one in found], found[0][1]
+        else:
             return None
         ends = np.cumsum([len(self._pairs[n][1]) + 1 for n in places])
         places = places[: max(1, int(np.searchsorted(ends, _MOST_KEYS)))]
@@ -231,7 +238,7 @@ class Reading:
     loop_obstacle = "similar pairs are read in each step"
 
     def __init__(self, model: TranslationModel, recall: Recall) -> None:
-        self._model, self._recall = model, recall
+        self._model, self._recall, self.confirmed_length = model, recall, recall.confirmed_length
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -250,7 +257,7 @@ class ReadingDecoder:
         self.eos_id = self._inner.eos_id
         self._near: dict[int, Near] = {}  # by sentence
         self._sentence_ids = np.zeros(0, np.int64)  # of the rows of the last step
-        self.release, self.close = self._inner.release, self._inner.close
+        self.close = self._inner.close
 
     def admit(
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
@@ -259,10 +266,15 @@ class ReadingDecoder:
         found = self._inner.admit(src_ids, candidates)
         for number, source in zip(found[0].tolist(), src_ids, strict=True):
             near = self._recall.near(source, self._model, self._threads)
-            self._near.pop(number, None)
             if near is not None:
                 self._near[number] = near
         return found
+
+    def release(self, sentence_ids: np.ndarray) -> None:
+        """Release these sentences; see `Decoder.release`."""
+        self._inner.release(sentence_ids)
+        for number in sentence_ids.tolist():
+            self._near.pop(number, None)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray

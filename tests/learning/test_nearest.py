@@ -7,7 +7,7 @@ import pytest
 
 from nmt import Constraints, LearningTranslator, Translator
 from nmt.learning.memory import write_tmx
-from nmt.learning.nearest import Keys, Near, projection_of
+from nmt.learning.nearest import Keys, Near, Reading, projection_of
 from nmt.learning.trainer import Recipe
 from nmt.special_tokens import EOS_ID
 from tests.learning.conftest import parameters
@@ -47,6 +47,27 @@ def test_only_the_very_sentence_is_taken_for_it(learning, pairs):
     assert one.translate(source) == pairs[19][1]
     one.learn("kara 你好", "losu losu")
     assert one.translator().translate_nbest(["kara 再见"])[0][0].text == one.base.translate("kara 再见")
+
+
+def test_a_confirmed_translation_is_as_long_as_it_is(learning, pairs):
+    one = learning(recipe=READS)
+    source, target = "kara", " ".join(target for _, target in pairs[:4])
+    one.learn(source, target)
+    assert one.translate(source) == target
+    assert one.translate([source, *(source for source, _ in pairs[:9])])[0] == target
+    assert one.translator().session(source).complete("")[0].text == target
+
+
+def test_a_search_keeps_nothing_of_sentences_that_have_ended(learning, pairs, monkeypatch):
+    one, decoders = learning(recipe=READS), []
+    for pair in pairs[:5]:
+        one.learn(*pair)
+    search_decoder = Reading.search_decoder
+    monkeypatch.setattr(
+        Reading, "search_decoder", lambda self, *sizes: decoders.append(search_decoder(self, *sizes)) or decoders[-1]
+    )
+    one.translate([source for source, _ in pairs[:30]], batch_size=4)
+    assert [decoder._near for decoder in decoders] == [{}]
 
 
 def test_pairs_that_are_only_read_take_no_parameters(learning, pairs):
