@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nmt import Constraints, LearningTranslator, Translator
+from nmt.errors import ConfigError
 from nmt.learning.memory import write_tmx
 from nmt.learning.nearest import Keys, Near, Reading, projection_of
 from nmt.learning.trainer import Recipe
@@ -158,6 +159,27 @@ def test_sessions_samples_shortlists_and_ensembles(learning, pairs, folder, tmp_
     ).translate([source])
     translator.save(tmp_path / "saved")
     assert found(Translator.load(tmp_path / "saved"), [source]) == found(one.base, [source])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("updates", -1),
+        ("updates", "2"),
+        ("updates", True),
+        ("reads", -1),
+        ("reads", None),
+        ("reads", 1.5),
+        ("alike", -0.1),
+        ("alike", 1.1),
+        ("rate", float("nan")),
+        ("rate", float("inf")),
+        ("least", "0.5"),
+    ],
+)
+def test_a_recipe_is_checked_before_a_memory_keeps_it(name, value):
+    with pytest.raises(ConfigError, match=f"^recipe.{name}: must be a .*, got {value!r}; correct it$"):
+        Recipe(**{name: value})
 
 
 TIED = {"embeddings": {"embedding_dim": 6}}
