@@ -41,8 +41,9 @@ _PRIOR = np.array(
 """Weights by the range of the distance, whether the keys agree, and whether the model is sure: half of what explains
 captions and Cherokee best (results/learning.md); they count as _COUNT words of the pairs."""
 _COUNT, _PASSES = 8.0, 4
-_EQUAL, _KNOWN = 100.0, 0.98
-"""The similarity of equal sources, and all weights then."""
+_EQUAL, _KNOWN, _KNOWN_UP_TO = 100.0, 0.98, 3
+"""The similarity of equal sources, and the weights of the first ranges then: farther away are translations that a
+prefix or a forbidden word has led elsewhere."""
 _TEACHES, _TEACHES_FULLY = 60.0, 90.0
 """The similarity of a sentence to the most similar pair, in percent, from which the pairs teach the weights: text of
 another kind than theirs is left to the model."""
@@ -87,7 +88,8 @@ class Near:
         self._keys, of = keys[here], of[here]
         self._tokens, value = np.unique(tokens[here], return_inverse=True)
         self._is_token = (value[:, None] == np.arange(len(self._tokens))).astype(np.float32)
-        self._prior = np.full(_PRIOR.shape, _KNOWN) if is_equal else _PRIOR
+        is_known = is_equal & (np.arange(len(_PRIOR)) < _KNOWN_UP_TO)
+        self._prior = np.where(is_known[:, None, None], _KNOWN, _PRIOR)
         self._weights = self._prior
         distances = _distances(self._keys, self._keys)
         self._unit = max(float(distances.mean()), 1e-9)
