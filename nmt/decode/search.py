@@ -174,11 +174,10 @@ def search(
 
     `settings` replace those of the options. `batch_size` sentences are processed at a time: when one ends, the next one
     joins. A translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`,
-    including EOS, plus the tokens that the options force (see `limits_of`). The result depends neither on the other
-    sentences in the batch nor on the number of threads; searches that run at the same time share the threads.
-    `on_ended` is called with the number of sentences that have ended since its last call; it may raise to stop the
-    search. With `sampling`, each sentence gets `beam_size` samples. Raises DeviceError for options that a GPU does not
-    support.
+    including EOS, plus the tokens that the options force. The result depends neither on the other sentences in the
+    batch nor on the number of threads; searches that run at the same time share the threads. `on_ended` is called with
+    the number of sentences that have ended since its last call; it may raise to stop the search. With `sampling`, each
+    sentence gets `beam_size` samples. Raises DeviceError for options that a GPU does not support.
     """
     if not src_ids:
         return []
