@@ -185,7 +185,7 @@ def search(
     threads = _share_of(threads or default_threads(), this)
     options = SearchOptions.of(options, settings)
     plan = search_plan(model, options)
-    limits = options.limits(src_ids)
+    limits = limits_of(model, src_ids, options)
     if short := _short(model, src_ids, options, limits, threads, plan.path, on_ended):
         return short
     size = min(options.batch_size, len(src_ids))
@@ -221,6 +221,14 @@ def search(
     if on_ended is not None and (rest := queue.newly_ended()):
         on_ended(rest)
     return found
+
+
+def limits_of(model: SearchModel, src_ids: Sequence[Sequence[int]], options: SearchOptions) -> np.ndarray:
+    """Return the maximum length of the translations of each sentence, int64 [N]: that of the options, or that of the
+    confirmed translation, with EOS, if the model reads one."""
+    confirmed: Callable[[Sequence[int]], int] | None = getattr(model, "confirmed_length", None)
+    limits = options.limits(src_ids)
+    return limits if confirmed is None else np.maximum(limits, [confirmed(source) for source in src_ids])
 
 
 def _short(

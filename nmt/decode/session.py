@@ -11,7 +11,7 @@ import numpy as np
 from nmt.decode.beam import BeamCell
 from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, SearchModel, States
 from nmt.decode.rules.options import SearchOptions, Settings
-from nmt.decode.search import check_session
+from nmt.decode.search import check_session, limits_of
 from nmt.errors import DeviceError
 
 _PLACES = 32
@@ -79,7 +79,7 @@ class Session:
         if candidates != self._candidates:
             self._begin(candidates)
         place = self._read(list(prefix))
-        limits = options.limits([self.src_ids]) + len(prefix)
+        limits = limits_of(self._model, [self.src_ids], options) + len(prefix)
         cell = BeamCell(options, _KeptDecoder(self._decoder), [self.src_ids], limits)
         zero, history = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         beam = cell.extend(

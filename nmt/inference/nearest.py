@@ -60,8 +60,9 @@ _PRIOR = np.array(
 """Weights by the range of the distance, whether the keys agree, and whether the model is sure: half of what explains
 captions and Cherokee best (results/learning.md); they count as _COUNT words of the pairs."""
 _COUNT, _PASSES = 8.0, 4
-_EQUAL, _KNOWN = 100.0, 0.98
-"""The similarity of equal sources, and all weights then."""
+_EQUAL, _KNOWN, _KNOWN_UP_TO = 100.0, 0.98, 3
+"""The similarity of equal sources, and the weights of the first ranges then: farther away are translations that a
+prefix or a forbidden word has led elsewhere."""
 _TEACHES, _TEACHES_FULLY = 60.0, 90.0
 """The similarity of a sentence to the most similar pair, in percent, from which the pairs teach the weights: text of
 another kind than theirs is left to the model."""
@@ -113,7 +114,8 @@ class Near:
         self._keys, of = keys[here], of[here]
         self._tokens, value = np.unique(tokens[here], return_inverse=True)
         self._is_token = (value[:, None] == np.arange(len(self._tokens))).astype(np.float32)
-        self._prior = np.full(_PRIOR.shape, _KNOWN) if is_equal else _PRIOR
+        is_known = is_equal & (np.arange(len(_PRIOR)) < _KNOWN_UP_TO)
+        self._prior = np.where(is_known[:, None, None], _KNOWN, _PRIOR)
         self._weights = self._prior
         distances = _distances(self._keys, self._keys)
         self._unit = max(float(distances.mean()), 1e-9)
@@ -240,16 +242,23 @@ class Recall:
         """Return a model, always the same one, as one that reads the pairs in each step of a search."""
         return Reading(model, self)
 
+    def _place(self, source: Sequence[int]) -> int | None:
+        """Return the last place of a pair with the same source, None if there is none."""
+        return None if UNK_ID in source else self._last.get(self._texts([source])[0])
+
+    def confirmed_length(self, source: Sequence[int]) -> int:
+        """Return the length of the confirmed translation of a source, with EOS, 0 if there is none."""
+        place = self._place(source)
+        return 0 if place is None else len(self._pairs[place][1]) + 1
+
     def near(self, source: Sequence[int], model: TranslationModel | Ensemble, threads: int) -> Near | None:
         """Return the pairs that are similar to a source; None if no pair is."""
-        if UNK_ID in source:
-            return None
-        (text,), places, similarity = self._texts([source]), list[int](), _EQUAL
-        if text in self._last:  # what a person has confirmed last is the translation
-            places = [self._last[text]]
-        elif found := self._similar(text, self._sources):
-            places, similarity = [place for *_, place in found], found[0][1]
-        if not places:
+        place, similarity = self._place(source), _EQUAL
+        if place is not None:  # what a person has confirmed last is the translation
+            places = [place]
+        elif UNK_ID not in source and (found := self._similar(self._texts([source])[0], self._sources)):
+            places, similarity = [one for *_, one in found], found[0][1]
+        else:
             return None
         ends = np.cumsum([len(self._pairs[n][1]) + 1 for n in places])
         places = places[: max(1, int(np.searchsorted(ends, _MOST_KEYS)))]
@@ -296,7 +305,7 @@ class Reading:
     loop_obstacle = "similar pairs are read in each step"
 
     def __init__(self, model: TranslationModel | Ensemble, recall: Recall) -> None:
-        self._model, self._recall = model, recall
+        self._model, self._recall, self.confirmed_length = model, recall, recall.confirmed_length
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -315,7 +324,7 @@ class ReadingDecoder:
         self.eos_id = self._inner.eos_id
         self._near: dict[int, Near] = {}  # by sentence
         self._sentence_ids = np.zeros(0, np.int64)  # of the rows of the last step
-        self.release, self.close = self._inner.release, self._inner.close
+        self.close = self._inner.close
 
     def admit(
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
@@ -324,10 +333,15 @@ class ReadingDecoder:
         found = self._inner.admit(src_ids, candidates)
         for number, source in zip(found[0].tolist(), src_ids, strict=True):
             near = self._recall.near(source, self._model, self._threads)
-            self._near.pop(number, None)
             if near is not None:
                 self._near[number] = near
         return found
+
+    def release(self, sentence_ids: np.ndarray) -> None:
+        """Release these sentences; see `Decoder.release`."""
+        self._inner.release(sentence_ids)
+        for number in sentence_ids.tolist():
+            self._near.pop(number, None)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray

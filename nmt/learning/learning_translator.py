@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from nmt.errors import ConfigError, DataError
 from nmt.inference.nearest import pairs_of
-from nmt.inference.pipeline import check_no_factors, lacking_in_target
+from nmt.inference.pipeline import check_no_factors, lacking_in_target, source_ids
 from nmt.inference.translation import checked_text
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Check, Match, Memory, Pair, State, Use, read_tmx, write_tmx
@@ -28,6 +28,7 @@ from nmt.learning.projects import HELD_OUT, Projects
 from nmt.learning.trainer import Recipe, Trainer
 from nmt.rnn.devices import resolved_dtype
 from nmt.search_settings import SearchSettings
+from nmt.special_tokens import UNK_ID
 from nmt.system.paths import named
 
 if TYPE_CHECKING:
@@ -201,8 +202,11 @@ class LearningTranslator:
                 self._projects.learn(pair)
             else:
                 self._projects.remember(project, [pair])
-        lacking = lacking_in_target(self.base, "the translation", [target])
-        return Learnt(pair, "; ".join([note, *lacking] if note else lacking), time.perf_counter() - began)
+        notes = [note] if note else []
+        if self._trainer.recipe.reads and UNK_ID in source_ids(self.base, [source])[0]:
+            notes.append("the sentence has characters that the model does not know; it is not read while translating")
+        notes += lacking_in_target(self.base, "the translation", [target])
+        return Learnt(pair, "; ".join(notes), time.perf_counter() - began)
 
     def undo(self, number: int) -> Pair:
         """Take a pair back: the model is then exactly that of the remaining pairs. Those after it are learnt

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from nmt.data.batching.batches import Batch, make_batch
+from nmt.errors import ConfigError
 from nmt.inference.nearest import LEAST_ALIKE, MOST_READ, MOST_SUBWORDS
 from nmt.inference.pipeline import source_ids, target_ids
 from nmt.inference.translator import Translator
@@ -55,6 +56,15 @@ class Recipe:
     adam_rate: float = 1e-3
     reads: int = MOST_READ
     alike: float = LEAST_ALIKE
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a value that no pair can be learnt with: a memory would keep it."""
+        for name, value in asdict(self).items():
+            kind, most = type(getattr(Recipe, name)), 1.0 if name in ("least", "alike") else float("inf")
+            kinds = (int,) if kind is int else (int, float)
+            if type(value) not in kinds or not 0 <= value <= most or value == float("inf"):
+                what = "a whole number" if kind is int else "a number" if most > 1 else "a number up to 1"
+                raise ConfigError(f"recipe.{name}: must be {what}, 0 or more, got {value!r}; correct it")
 
 
 class Trainer:

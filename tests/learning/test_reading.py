@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nmt import Constraints, LearningTranslator, Translator
 from nmt.cli.front import load_command
 from nmt.errors import ConfigError, DataError
-from nmt.inference.nearest import Keys, Near, projection_of
+from nmt.inference.nearest import Keys, Near, Reading, projection_of
 from nmt.learning.memory import Pair, State, write_tmx
 from nmt.learning.trainer import Recipe
 from nmt.special_tokens import EOS_ID
@@ -51,8 +51,29 @@ def test_only_the_very_sentence_is_taken_for_it(learning, pairs):
     for _, target in pairs[:20]:  # more than are read
         one.learn(source, target)
     assert one.translate(source) == pairs[19][1]
-    one.learn("kara 你好", "losu losu")
+    assert "not read" in one.learn("kara 你好", "losu losu").note
     assert one.translator().translate_nbest(["kara 再见"])[0][0].text == one.base.translate("kara 再见")
+
+
+def test_a_confirmed_translation_is_as_long_as_it_is(learning, pairs):
+    one = learning(recipe=READS)
+    source, target = "kara", " ".join(target for _, target in pairs[:4])
+    one.learn(source, target)
+    assert one.translate(source) == target
+    assert one.translate([source, *(source for source, _ in pairs[:9])])[0] == target
+    assert one.translator().session(source).complete("")[0].text == target
+
+
+def test_a_search_keeps_nothing_of_sentences_that_have_ended(learning, pairs, monkeypatch):
+    one, decoders = learning(recipe=READS), []
+    for pair in pairs[:5]:
+        one.learn(*pair)
+    search_decoder = Reading.search_decoder
+    monkeypatch.setattr(
+        Reading, "search_decoder", lambda self, *sizes: decoders.append(search_decoder(self, *sizes)) or decoders[-1]
+    )
+    one.translate([source for source, _ in pairs[:30]], batch_size=4)
+    assert [decoder._near for decoder in decoders] == [{}]
 
 
 def test_pairs_that_are_only_read_take_no_parameters(learning, pairs):
@@ -145,6 +166,27 @@ def test_sessions_samples_shortlists_and_ensembles(learning, pairs, folder, tmp_
     assert found(Translator.load(tmp_path / "saved"), [source]) == found(one.base, [source])
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("updates", -1),
+        ("updates", "2"),
+        ("updates", True),
+        ("reads", -1),
+        ("reads", None),
+        ("reads", 1.5),
+        ("alike", -0.1),
+        ("alike", 1.1),
+        ("rate", float("nan")),
+        ("rate", float("inf")),
+        ("least", "0.5"),
+    ],
+)
+def test_a_recipe_is_checked_before_a_memory_keeps_it(name, value):
+    with pytest.raises(ConfigError, match=f"^recipe.{name}: must be a .*, got {value!r}; correct it$"):
+        Recipe(**{name: value})
+
+
 TIED = {"embeddings": {"embedding_dim": 6}}
 
 
@@ -187,8 +229,8 @@ def test_a_mixture_is_a_distribution(similarity):
     np.testing.assert_allclose(np.exp(mixed).sum(axis=1), 1, rtol=1e-5)
     places = np.arange(5), pairs[0].tokens[:5]
     assert (mixed[places] > log_probs[places]).all()
+    np.testing.assert_array_equal(mixed[5], log_probs[5])  # nothing is near
     if similarity < 100:
-        np.testing.assert_array_equal(mixed[5], log_probs[5])  # nothing is near
         assert (mixed[:, EOS_ID] <= log_probs[:, EOS_ID]).all()  # the model alone ends sentences
     else:
         assert (mixed[places] > np.log(0.97)).all()
