@@ -119,7 +119,13 @@ class CheckpointManager:
     def save_last(self) -> None:
         """Write the checkpoint from which a run can resume. Raises CheckpointError if the disk is full."""
         if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
-            _link(self.last_path, self.last_path.with_name(model_folder.FORMER_NAME))
+            former = self.last_path.with_name(model_folder.FORMER_NAME)
+            try:
+                link_onto(self.last_path, former)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{former}: must be written, got {explain(error)}; the last checkpoint is intact: {remedy(error)}"
+                ) from error
         self._save(self.last_path, with_optimizer=True)
         if self._ranks.rank == 0:
             self._begun_path.unlink(missing_ok=True)
@@ -133,9 +139,9 @@ class CheckpointManager:
         if is_best:
             self._save(self.best_path, with_optimizer=False)
             if calibration is not None and not self._ranks.rank:
-                model_folder.save_calibration(
-                    self.best_path.with_name(model_folder.CONFIDENCE_NAME), calibration, {"subwords": self._digest}
-                )
+                path = self.best_path.with_name(model_folder.CONFIDENCE_NAME)
+                tensors = model_folder.confidence_tensors(calibration)
+                model_folder.save_tensors(path, tensors, {"subwords": self._digest})
         dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
         for path in dropped if self._ranks.rank == 0 else ():
@@ -197,16 +203,6 @@ class CheckpointManager:
                 "cells": equations_of(trained.config),
             },
         )
-
-
-def _link(existing: Path, path: Path) -> None:
-    """Let `path` name the file `existing` (see `link_onto`). Raises CheckpointError."""
-    try:
-        link_onto(existing, path)
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: must be written, got {explain(error)}; the last checkpoint is intact: {remedy(error)}"
-        ) from error
 
 
 _BESIDE = (CONFIG_NAME, *model_folder.SUBWORD_NAMES.values(), model_folder.SHORTLIST_NAME, model_folder.CONFIDENCE_NAME)
