@@ -36,15 +36,6 @@ def end_by_signals() -> dict[int, Any]:
     return former
 
 
-def ignore_signals() -> None:
-    """Ignore signals once the work is done, which would otherwise kill the interpreter while it exits."""
-    for number in SIGNALS:
-        try:
-            signal.signal(number, signal.SIG_IGN)
-        except ValueError:
-            break
-
-
 def hold_standard_streams() -> None:
     """Open /dev/null in place of closed standard streams, so that the next opened file does not get their number and
     the output meant for them. `sys.stdin` and `sys.stdout` stay None, which shows that they were closed."""
@@ -95,7 +86,11 @@ def _run(module: str, program: str) -> Any:
     try:
         return command(prog_name=program)
     finally:
-        ignore_signals()
+        for number in SIGNALS:  # which would otherwise kill the interpreter while it exits
+            try:
+                signal.signal(number, signal.SIG_IGN)
+            except ValueError:
+                break
 
 
 def front(program: str = "nmt") -> Any:

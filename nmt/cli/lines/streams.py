@@ -137,12 +137,6 @@ def tell(text: str, end: str = "\n") -> None:
         discard(sys.stderr.fileno())
 
 
-def tell_to_type(source: str) -> None:
-    """Say how to type the input if it comes from a terminal, which would otherwise wait in silence."""
-    if source == STDIN and sys.stdin is not None and sys.stdin.isatty():
-        tell("Type a sentence, then Enter; Ctrl-D ends.")
-
-
 @contextlib.contextmanager
 def telling_warnings() -> Iterator[None]:
     """Print each `NMTWarning` in the context as one line, and all other warnings as Python does."""
@@ -321,21 +315,15 @@ def output_of(form: str, number: int, source: str, found: list[Translation]) -> 
         yield json.dumps(record, ensure_ascii=False)
 
 
-def alignment_line(found: list[Translation]) -> str:
-    """Return the best translation's alignment in Pharaoh format."""
-    from nmt.data.alignment.word_alignment import pharaoh
+def alignment_line(detail: Detail | None, *, soft: bool) -> str:
+    """Return a translation's alignment in Pharaoh format; if `soft`, its word attention: for each target word the
+    weights of all source words and of the source's end, separated by commas; spaces separate target words."""
+    from nmt.data.alignment.word_alignment import pharaoh, soft_alignment, words_of
 
-    return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
-
-
-def soft_alignment_line(found: list[Translation]) -> str:
-    """Return the best translation's word attention: for each target word the weights of all source words and of the
-    source's end, separated by commas; spaces separate target words."""
-    from nmt.data.alignment.word_alignment import soft_alignment, words_of
-
-    detail = found[0].detail
     if detail is None:
         return ""
+    if not soft:
+        return pharaoh(detail.alignment)
     tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
     weights = soft_alignment(detail.attention, words_of(detail.src_tokens), words_of(tokens))
     return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in weights)

@@ -11,6 +11,7 @@ import shlex
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from importlib import import_module
 from typing import IO, Any, ClassVar
 
@@ -372,13 +373,7 @@ class ColumnPair(click.ParamType):
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a decorator that applies all of these options, in this order."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda function: reduce(lambda done, option: option(done), reversed(options), function)
 
 
 table_options = together(
