@@ -87,21 +87,18 @@ class Reduction:
             raise error
 
     def _serve(self) -> None:
-        """Exchange arrays in a thread: one update after another, each in the same order in all ranks."""
+        """Exchange arrays in a thread: one update after another, each in the same order in all ranks, small neighbours
+        together, each as soon as it is ready."""
         while True:
             self._jobs.get()
             try:
-                self._reduce_all()
+                for names in self._pieces_of_names():
+                    with self._change:
+                        self._change.wait_for(lambda names=names: self._ready.issuperset(names))  # type: ignore[misc]
+                    self._reduce(names)
                 self._done.put(None)
             except BaseException as error:  # finish() raises it in the calling thread
                 self._done.put(error)
-
-    def _reduce_all(self) -> None:
-        """Reduce all arrays in their order, small neighbours together, each as soon as it is ready."""
-        for names in self._pieces_of_names():
-            with self._change:
-                self._change.wait_for(lambda names=names: self._ready.issuperset(names))  # type: ignore[misc]
-            self._reduce(names)
 
     def _pieces_of_names(self) -> list[list[str]]:
         """Return groups of names in their order; small arrays of one part of the model share a group."""

@@ -96,7 +96,10 @@ def train(
         whole |= {key: value for key, value in own.items() if value is not None}
     ranks = join_ranks()
     terminal = None if ranks.rank or not progress else sys.stderr if isinstance(progress, bool) else progress
-    with ranks.together(), _compilation_shown(terminal), contextlib.closing(TrainingLog(None, terminal)) as log:
+    shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if terminal is not None and terminal is sys.stderr:
+        shown = telling_of_compilation(lambda text: print(text, file=sys.stderr, flush=True))
+    with ranks.together(), shown, contextlib.closing(TrainingLog(None, terminal)) as log:
         if texts is not None:
             settings = config_of_texts(*texts, preset, log.line, ranks, changes=whole, where="nmt.train")
         elif isinstance(config, Config):
@@ -197,13 +200,6 @@ def run_training(
     if budget is not None and result.reason.endswith(OVER):
         result = replace(result, reason=f"the budget of {budget} is over (training.max_minutes)")
     return result
-
-
-def _compilation_shown(terminal: TextIO | None) -> contextlib.AbstractContextManager[None]:
-    """Return a context in which the compilation of machine code is reported, if progress goes to standard error."""
-    if terminal is None or terminal is not sys.stderr:
-        return contextlib.nullcontext()
-    return telling_of_compilation(lambda text: print(text, file=terminal, flush=True))
 
 
 def _texts(

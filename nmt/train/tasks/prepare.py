@@ -68,7 +68,12 @@ def own_folder(folder: Path) -> Iterator[None]:
                 f"{folder}: model_dir must be new or written by nmt-train, got one with {found[0]} "
                 f"and no {CONFIG_NAME}; choose another one, or move that file away"
             )
-        _check_no_model(folder)
+        there = model_folder.checkpoint_names(folder)
+        if there and not any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME)):
+            raise CheckpointError(
+                f"{folder}: model_dir must contain {LAST_NAME} to resume its run, got only {there[0]}, a model that "
+                "training would overwrite; choose another model_dir, or move the folder away"
+            )
         remove_temporaries(folder)
         yield
     finally:
@@ -246,17 +251,6 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
         return False
     keys = "train", "src", "tgt", "subwords", "filter", "src_factors", "factor_separator"
     return all(getattr(left, key) == getattr(wanted, key) for key in keys)
-
-
-def _check_no_model(folder: Path) -> None:
-    """Raise CheckpointError if a folder has a model but no checkpoint to resume from: training would overwrite it."""
-    there = model_folder.checkpoint_names(folder)
-    goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
-    if there and not goes_on:
-        raise CheckpointError(
-            f"{folder}: model_dir must contain {LAST_NAME} to resume its run, got only {there[0]}, a model that "
-            "training would overwrite; choose another model_dir, or move the folder away"
-        )
 
 
 def check_data(config: Config, show: Show = tell_nobody) -> Findings:
