@@ -213,8 +213,7 @@ def dump_config(config: Config) -> str:
 
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
-    """Return the validated settings. Raises ConfigError, which names `where`, or the override of
-    a key by `changed`."""
+    """Return the validated settings. Raises ConfigError, which names `where`, or the override of a key by `changed`."""
     name = values.get("preset")
     if name in NAMES:
         values = merged(preset_values(name), values)

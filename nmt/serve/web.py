@@ -299,8 +299,7 @@ def _kind(value: Any) -> str:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, cancelled if the client goes; the request's body must have been read. Raises
-    RequestError: 499."""
+    """Return the result of `work`, cancelled if the client goes; the body must be read. Raises RequestError: 499."""
     departed: asyncio.Future[None] = request.scope["nmt.departed"]
     task = asyncio.current_task()
     if task is None:

@@ -277,8 +277,7 @@ def _read_subwords(path: Path) -> bytes:
 
 
 def save_tensors(path: Path, tensors: dict[str, np.ndarray], content: dict[str, Any]) -> None:
-    """Write a calibration or a shortlist with its metadata, which include the digest of its subwords. Raises
-    CheckpointError."""
+    """Write a calibration or shortlist and its metadata, such as the digest of its subwords. Raises CheckpointError."""
     with writing(path):
         write_tensors(path, tensors, content)
 

@@ -42,8 +42,7 @@ def translate_document(
     search: dict[str, Any],
     phrases: tuple[list[tuple[str, str]], list[str]],
 ) -> None:
-    """Translate a document and write it. `phrases`: the glossary's pairs, and the forbidden phrases. Raises
-    DataError."""
+    """Translate and write a document. `phrases`: the glossary's pairs, and the forbidden ones. Raises DataError."""
     from nmt.cli.lines.meter import Meter
     from nmt.documents.document import left_text, read_document
     from nmt.documents.forms import format_of

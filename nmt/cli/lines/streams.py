@@ -245,8 +245,7 @@ def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record
 
 
 def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Record]:
-    """Yield lines with those of the other files. Raises DataError as soon as another file ends early, or at the end if
-    it goes on."""
+    """Yield lines with those of the other files. Raises DataError where another file ends early, or goes on."""
     count = 0
     for count, line in enumerate(lines, start=1):
         parallel = {name: next(other, None) for name, other in others.items()}

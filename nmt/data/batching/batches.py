@@ -106,8 +106,7 @@ def gather(src: TokenRows, tgt: TokenRows, rows: np.ndarray, numbers: np.ndarray
 def _pad(
     table: TokenRows, rows: np.ndarray, lengths: np.ndarray, before: tuple[int, ...], after: tuple[int, ...]
 ) -> np.ndarray:
-    """Return the tokens of the rows between `before` and `after` (which `lengths` include), then padding: [max of
-    lengths, B]."""
+    """Return the tokens between `before` and `after` (which `lengths` include), then padding: [max of lengths, B]."""
     time = max(1, int(lengths.max(initial=0))) if len(rows) else 0
     steps = np.arange(time) - len(before)
     real = (steps >= 0) & (steps < lengths[:, None] - len(before) - len(after))

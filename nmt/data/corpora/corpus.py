@@ -246,8 +246,7 @@ def _tagged(lines: list[str], tag: str) -> list[str]:
 
 class Collected:
     """Cleans, tokenizes and collects what has been read, and counts the pairs that it drops (see `load_parallel`): one
-    array for each chunk, joined once at the end. With several readers, each processes every n-th chunk, and all count
-    the lines of all chunks."""
+    array for each chunk, joined at the end. With n readers, each processes every n-th chunk; all count all lines."""
 
     def __init__(
         self, sides: tuple[Side, Side], rules: LineFilter | None, readers: Readers | None, *, training: bool

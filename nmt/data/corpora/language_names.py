@@ -86,8 +86,7 @@ def _names() -> dict[str, frozenset[str]]:
 
 
 _LEAST, _MOST, _TOGETHER = 100, 400, 10
-"""The lines, and different words, from which a language is detected, at most so many, and how many are judged as one
-text."""
+"""The lines, and different words, from which a language is detected, at most, and how many are judged as one text."""
 _SURE = 0.95
 """Share of these texts that must be in one language, and share of letters that must be of one script."""
 _OF_SCRIPT = dict(

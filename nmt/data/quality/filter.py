@@ -209,8 +209,7 @@ Lines = Sequence[Sequence[str]]
 
 class LineFilter:
     """Decides which pairs to keep, for one block of a text after another; with the rule `duplicates` the caller drops
-    these, by `first_of_each`, after reading everything. `held_out`: cleaned source lines that `overlap` keeps out of
-    training."""
+    these, by `first_of_each`, after reading everything. `held_out`: cleaned source lines, for the rule `overlap`."""
 
     def __init__(self, settings: FilterConfig, held_out: Iterable[str] = ()) -> None:
         self.settings = settings

@@ -1,5 +1,4 @@
-"""Read .csv and .tsv: which sign separates the cells, and whether quotation marks around them are the table's or the
-text's."""
+"""Read .csv and .tsv: which sign separates cells, and whether quotation marks around them are the table's."""
 
 from __future__ import annotations
 

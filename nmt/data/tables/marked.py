@@ -27,8 +27,7 @@ def tmx_records(path: str) -> Iterator[tuple[int, Fields]]:
 
 
 def lift_records(path: str) -> Iterator[tuple[int, Fields]]:
-    """Yield the entries of a LIFT file: lexeme, gloss (or definition), example and translation, each with its language,
-    such as gloss:en."""
+    """Yield the entries of a LIFT file: lexeme, gloss or definition, example, translation, with languages: gloss:en."""
     for number, entry in elements(path, "lift", "entry"):
         fields = _forms(entry.find("lexical-unit"), "lexeme")
         for sense in entry.iter():
@@ -42,8 +41,7 @@ def lift_records(path: str) -> Iterator[tuple[int, Fields]]:
 
 
 def flextext_records(path: str) -> Iterator[tuple[int, Fields]]:
-    """Yield the phrases of interlinear texts: text, and free or literal translation, such as free:en; then word and
-    gloss of each word."""
+    """Yield the phrases of interlinear texts: text, translation (free:en, or literal), then each word and its gloss."""
     for number, phrase in elements(path, "document", "phrase"):
         words, own = list(phrase.iter("word")), _items(phrase)
         texts = [("text", lang, text) for kind, lang, text in own if kind == "txt"]

@@ -55,9 +55,8 @@ class VocabularyError(DataError):
 
 
 class Subwords:
-    """A trained sentencepiece model. Ids 0 to 3 are always padding, unknown, BOS and EOS. A model from elsewhere may
-    number its tokens differently or lack some of the four: its ordinary tokens then follow from 4 on, in their
-    order."""
+    """A trained sentencepiece model. Ids 0 to 3 are always padding, unknown, BOS and EOS. Where a model from elsewhere
+    has other numbers or lacks some of the four, its ordinary tokens follow from 4 on, in their order."""
 
     def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
         """Load a model from what `model_bytes` returned; `where` begins the message of a DataError if it is damaged."""

@@ -88,8 +88,7 @@ class Trained:
     schedule: Schedule
     state: TrainingState
     average: MovingAverage | None
-    """The average of the parameters, which is the model that is validated and saved; None to use the parameters
-    themselves."""
+    """The average of the parameters, which is validated and saved as the model; None to use the parameters."""
 
 
 class CheckpointManager:
@@ -260,9 +259,8 @@ def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], d
 
 
 def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
-    """Write a model folder whose only checkpoint is the mean of `paths`; the other files are copied from `folder`. The
-    folder appears only when it is complete. Raises CheckpointError if a checkpoint is not usable, or `out` is not empty
-    or cannot be written."""
+    """Write a model folder whose only checkpoint is the mean of `paths`, with the other files of `folder`; it appears
+    when it is complete. Raises CheckpointError if a checkpoint is not usable, or `out` not empty or not writable."""
     config = model_folder.load_folder_config(folder)
     params, content = average_checkpoints(paths)
     for path in paths:

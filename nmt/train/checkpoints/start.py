@@ -53,9 +53,8 @@ def _model_of(config: Config) -> SavedModel:
 
 def check_start(config: Config, notify: Show = tell_nobody) -> None:
     """Check the model to start from before a corpus is read. `notify` receives a warning if its languages are others.
-    Raises CheckpointError: There is none, or its parameters have another meaning with these settings; the message names
-    all settings that differ. Raises ConfigError: The optimizer to be kept is of another type, or the settings name a
-    subword model."""
+    Raises CheckpointError, which names all settings that differ: There is none, or they give its parameters another
+    meaning. Raises ConfigError: The optimizer to be kept is of another type, or the settings name a subword model."""
     if config.training.load_model is None:
         return
     saved, settings = _model_of(config), config.data.subwords

@@ -23,8 +23,7 @@ import numpy as np
 from nmt.rnn.cell import belongs
 
 PIECE_BYTES = 4 << 20
-"""Bytes of the float32 numbers of a piece: large enough to be sent at full speed, small enough for the first to be sent
-early."""
+"""Bytes of the float32 numbers of a piece: enough to be sent at full speed, few enough for the first to be early."""
 _POLL_SECONDS = 1e-4
 
 
@@ -87,8 +86,7 @@ class Reduction:
             raise error
 
     def _serve(self) -> None:
-        """Exchange arrays in a thread: one update after another, each in the same order in all ranks, small neighbours
-        together, each as soon as it is ready."""
+        """Exchange arrays in a thread, update by update, each as soon as it is ready, in one order in all ranks."""
         while True:
             self._jobs.get()
             try:

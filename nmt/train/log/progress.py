@@ -110,9 +110,8 @@ _SUSPENDED, _TIMES = 60.0, 10.0
 
 
 class Stopwatch:
-    """Measures the seconds spent in each kind of work since its creation. A process that was stopped for a while, or
-    whose machine slept, has not worked: of a block that took so much longer than those of its kind, that one of these
-    counts."""
+    """Measures the seconds spent in each kind of work since its creation. A process that was stopped, or whose machine
+    slept, has not worked: a block that took so much longer than those of its kind counts as the longest of these."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()

@@ -261,9 +261,8 @@ class Loop:
             )
 
     def _validate(self) -> None:
-        """Score the model; record, report and save the result. The state does not change before the scores are known: a
-        resumed run repeats a validation that Interrupted ended. Raises NMTError, without saving, if the loss has
-        exploded."""
+        """Score the model; record, report and save the result. The state changes only when the scores are known: a
+        resumed run repeats a validation that Interrupted ended. Raises NMTError, without saving: Exploded loss."""
         parts, state, metric = self.parts, self.state, self.settings.metric
         began, former = time.monotonic(), self._validation_seconds
         with parts.watch.measure("validation"), averaged(parts.average):

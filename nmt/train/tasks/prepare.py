@@ -124,8 +124,7 @@ def _is_filled(entry: os.DirEntry[str]) -> bool:
 
 def check_trainable(config: Config) -> None:
     """Check the settings of a run before anything is read or made. Cells that the settings name by dotted path are
-    imported: the user who trains has named them. Raises ConfigError if the compute_dtype is too coarse for training, or
-    a cell cannot be made."""
+    imported: the user who trains has named them. Raises ConfigError: int8 is too coarse, or a cell cannot be made."""
     if config.compute_dtype == "int8":
         raise ConfigError(
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "

@@ -135,8 +135,7 @@ def make_optimizer(
 
 
 def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match a pattern of `training.freeze`. Raises ConfigError where a pattern matches none, or
-    together they match all."""
+    """Return the names that `training.freeze` matches. Raises ConfigError: A pattern matches none, or all match all."""
     every = list(names)
     found: set[str] = set()
     for pattern in patterns:

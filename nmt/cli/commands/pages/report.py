@@ -52,8 +52,7 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
 
 
 def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
-    """Return plots of the best model's attention on its first sample sentences; none, with a warning, if that is
-    impossible."""
+    """Return plots of the best model's attention on its first samples; none, with a warning, if that is impossible."""
     from nmt.inference.translator import Translator
     from nmt.report.page import attention_svg
 
