@@ -110,8 +110,7 @@ class Config(Settings):
 
     @classmethod
     def load(cls, path: str | PathLike[str], changes: Changes = ()) -> "Config":
-        """Read a settings file, with other values of some keys. Raises ConfigError, one line that
-        names the file and the key, or the change."""
+        """Read a settings file, with other values of some keys. Raises ConfigError, which names the file and key."""
         if not isinstance(path, str | PathLike):
             raise TypeError(
                 f"Config.load: must be given the path of a settings file, got {shorten(path)}; Config.from_dict takes "
@@ -235,8 +234,7 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
 
 
 def _each(overrides: Changes) -> Iterator[tuple[str, Any, str]]:
-    """Yield dotted key, value and name in errors of each override. Raises ConfigError, or TypeError if
-    they are of another type."""
+    """Yield dotted key, value and name in errors of each override. Raises ConfigError, TypeError for another type."""
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
             if isinstance(value, Mapping) and value:

@@ -107,8 +107,7 @@ def quietly(is_quiet: bool) -> Iterator[None]:
 
 
 class WarningsOnly(io.TextIOBase):
-    """A text stream that passes on warnings and errors, and is no terminal, so that no live line is written to it.
-    `stream`: the stream that it writes to."""
+    """A text stream that passes warnings and errors on to `stream`, and is no terminal: it gets no live line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -189,8 +188,7 @@ def write_errors(name: str) -> Iterator[None]:
 
 
 def check_page(output: str, earlier: str) -> None:
-    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text. earlier: What
-    may be replaced, `an earlier report`."""
+    """Raise DataError if a file to write exists and is no HTML page. earlier: What is replaced, `an earlier report`."""
     try:
         if output == STDOUT or not is_file(Path(output)):
             return

@@ -393,8 +393,7 @@ def _translate(task: Task, work: Work) -> int:
 
 
 def check_record(output: Path, run: dict[str, Any]) -> None:
-    """Record in the output folder what its translations depend on: model and settings. Raises DataError if it contains
-    files of another model or other settings."""
+    """Record in the output folder the model and settings of its files. Raises DataError if it has some of others."""
     path, wanted = output / RECORD_NAME, json.loads(json.dumps(run))
     with write_errors(str(output)):
         if output.exists() and not output.is_dir():

@@ -124,8 +124,7 @@ def _telling_of_spaces(ctx: click.Context) -> Iterator[None]:
 
 
 def _with_spaces(args: list[str]) -> list[str] | None:
-    """Return the arguments with those joined, up to twelve, that are a path together and of which one is none alone;
-    None if no such path exists."""
+    """Return the arguments with those joined, up to twelve, that only together are a path; None without any."""
     is_missing = [not os.path.exists(word) for word in args]
     for start in range(len(args)):
         for end in range(start + 2, min(start + 12, len(args)) + 1):

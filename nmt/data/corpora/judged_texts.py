@@ -283,8 +283,7 @@ def _by_values(part: CorpusPart, texts: Sequence[Sequence[str]]) -> list[str]:
 
 
 def valueless(lines: Sequence[str]) -> tuple[int, str | None] | None:
-    """Return for a side without letters, or that nearly always has the same text, how many lines, and that text. None
-    for any other side, or a short one."""
+    """Return for a side without letters, or nearly always of one text, its number of lines and that text; else None."""
     filled = [line.strip() for line in lines if line.strip()]
     if len(filled) < LEAST:
         return None

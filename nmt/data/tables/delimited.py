@@ -26,8 +26,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class Dialect:
-    """The sign between cells, whether cells are in quotation marks (RFC 4180), the lines before the first row, and
-    whether spaces follow the sign."""
+    """The sign between cells, whether they are quoted (RFC 4180), lines before the first row, spaces after the sign."""
 
     separator: str = "\t"
     quoted: bool = False

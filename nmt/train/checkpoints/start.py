@@ -81,8 +81,7 @@ def check_start(config: Config, notify: Show = tell_nobody) -> None:
 
 
 def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
-    """Return the subwords of the model to start from; None if the settings name no such model. Raises CheckpointError
-    if there is no such model."""
+    """Return the subwords of the model to start from, None if none is named. Raises CheckpointError if it is none."""
     if config.training.load_model is None:
         return None
     saved = _model_of(config)

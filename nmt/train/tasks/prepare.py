@@ -135,8 +135,7 @@ def check_trainable(config: Config) -> None:
 
 
 def save_config(folder: Path, config: Config) -> None:
-    """Write the resolved settings, unless the file already contains them. Raises CheckpointError if they cannot be
-    written, as `check_settings_file` does."""
+    """Write the resolved settings, unless they are there. Raises CheckpointError, as `check_settings_file` does too."""
     path = folder / CONFIG_NAME
     with writing(path):
         if not check_settings_file(path, config):
@@ -220,8 +219,7 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
 def _new_sides(
     config: Config, notify: Show, show: Show = tell_nobody, *, sample: list[list[str]] | None = None
 ) -> tuple[Side, Side]:
-    """Train subwords in memory as configured, on a sample if it is given. `notify` receives a line about each slow
-    step, `show` the progress."""
+    """Train subwords in memory, on a sample if given. `notify` gets a line about slow steps, `show` the progress."""
     from nmt.data.corpora.prepare import load_sides
 
     if (given := given_subwords(config)) is not None:

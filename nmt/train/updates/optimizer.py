@@ -47,8 +47,7 @@ class Optimizer:
     slots: tuple[str, ...] = ()
     """Names of the state arrays that every parameter has."""
     decouples = False
-    """Whether the step applies `weight_decay` itself; else that times the parameter is added to the gradient, after
-    clipping (L2 regularization)."""
+    """Whether the step applies `weight_decay`; else it is added to the gradient after clipping (L2 regularization)."""
 
     def __init__(
         self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None

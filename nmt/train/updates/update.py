@@ -252,8 +252,7 @@ LEAST = 20.0
 the logarithm of the vocabulary size. A model of very few words that is sure of a wrong one exceeds the latter alone."""
 
 MAX_IN_A_ROW = 10
-"""Most updates in a row whose loss has exploded, or whose loss or gradient is not finite, before the run ends: a single
-one may be due to one unusual batch."""
+"""Most updates in a row, exploded or not finite, before the run ends: a single one may be due to one unusual batch."""
 
 
 @dataclass(frozen=True)
