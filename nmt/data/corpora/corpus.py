@@ -3,6 +3,7 @@
 import re
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -303,7 +304,9 @@ class Collected:
         readers = self.readers
         skipped: list[int] = np.sum(readers.all_gather(self.skipped), axis=0).tolist()
         if self.rules is not None:
-            self.rules.add_up(readers.all_gather(self.rules.counts))
+            of_each, self.rules.counts = readers.all_gather(self.rules.counts), Counter()
+            for counts in of_each:
+                self.rules.counts.update(counts)
             if self.rules.settings.duplicates and self.training:
                 self._drop_duplicates(self.rules)
         rows = []

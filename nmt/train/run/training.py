@@ -132,7 +132,13 @@ def config_of_texts(
 ) -> Config:
     """Return the settings for training on texts; see `settings_of`. Languages and a model to start from may be among
     the changes. Errors begin with `where`. Called by all ranks."""
-    _check_singly(changes, folder)
+    # A change that no text could make possible is refused before any is read.
+    some = {"model_dir": str(folder), "data": {"train": "a", "dev": "b", "src": {"lang": "c"}, "tgt": {"lang": "d"}}}
+    try:
+        config_from_dict(some, "", changes)
+    except ConfigError as error:
+        if not str(error).startswith(":"):  # an error of one change names it; settings together depend on the text
+            raise
     sections = changed_values(changes)
     langs = [_text_at(sections, "data", side, "lang") for side in ("src", "tgt")]
     model = _text_at(sections, "training", "load_model")
@@ -153,16 +159,6 @@ def config_of_texts(
         return config
 
     return ranks.first_then_others(chosen)
-
-
-def _check_singly(changes: Changes, folder: Path) -> None:
-    """Raise ConfigError for a change that no text could make possible, before any is read."""
-    some = {"model_dir": str(folder), "data": {"train": "a", "dev": "b", "src": {"lang": "c"}, "tgt": {"lang": "d"}}}
-    try:
-        config_from_dict(some, "", changes)
-    except ConfigError as error:
-        if not str(error).startswith(":"):  # an error of one change names it; settings together depend on the text
-            raise
 
 
 def _text_at(values: Mapping[str, Any], *keys: str) -> str | None:
