@@ -213,8 +213,7 @@ def dump_config(config: Config) -> str:
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
     """Return the validated settings. Raises ConfigError, which names `where`, or the override of a key by `changed`."""
-    name = values.get("preset")
-    if name in NAMES:
+    if (name := values.get("preset")) in NAMES:
         values = merged(preset_values(name), values)
     folder = values.get("model_dir")
     if "name" not in values and isinstance(folder, str) and PurePath(folder).name:

@@ -217,8 +217,7 @@ class FairQueue(Generic[TicketT]):
         until there is at least one. Return None when the queue is closed and empty."""
         with self._changed:
             while True:
-                found = self._single.taken(most) + self._bulk.taken(most_bulk)
-                if found:
+                if found := self._single.taken(most) + self._bulk.taken(most_bulk):
                     return found
                 if self._closed and not len(self):
                     return None

@@ -193,8 +193,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
         raise click.UsageError(f"--format {options['form']} is for one document, not for tables, folders and shards.")
     if options["column"] == options["output_column"]:
         raise click.UsageError(f"--output-column {options['column']} must be another column than --column.")
-    wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
-    if wrong:
+    if wrong := [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]:
         raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
     check_no_models(model_dir, inputs)
     if options["output"] == "-":

@@ -28,8 +28,7 @@ _FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention
 
 def check_document_options(source: str, options: dict[str, Any]) -> None:
     """Raise UsageError for options that do not apply to a document."""
-    given = [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options.get(name)]
-    if given:
+    if given := [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options.get(name)]:
         raise click.UsageError(f"--format {options['form']} goes without {', '.join(given)}, which are for lines.")
     if options["form"] == "auto" and source == STDIN:
         raise click.UsageError("--format auto needs the name of a file; name the format of standard input.")

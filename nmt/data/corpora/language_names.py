@@ -152,8 +152,7 @@ def exchanged_rows(rows: Sequence[Sequence[str]], langs: Sequence[str]) -> list[
     """Return the places of rows of source and target whose sides stand the other way round than those of most rows: by
     scripts, or by a detector that knows both languages, or one of wide use."""
     scripts = [(script_of([src]), script_of([tgt])) for src, tgt in rows]
-    counts = Counter(pair for pair in scripts if "" not in pair and pair[0] != pair[1])
-    if counts:
+    if counts := Counter(pair for pair in scripts if "" not in pair and pair[0] != pair[1]):
         usual, count = counts.most_common(1)[0]
         if count + counts[usual[::-1]] >= _SURE * len(rows):
             return [place for place, pair in enumerate(scripts) if pair == usual[::-1]]

@@ -166,8 +166,7 @@ def _languages(words: Sequence[str], langs: Sequence[str]) -> frozenset[str]:
     """Return the languages that the words of a heading name together, or each alone, by a name or a code of `langs`."""
     if not words:
         return frozenset()
-    whole = languages_named(" ".join(words))
-    if whole:
+    if whole := languages_named(" ".join(words)):
         return whole
     known = {lang.casefold(): code for lang in langs if (code := language_of(lang)) is not None}
     known |= {name: code for code in (*known.values(),) for name in names_in(code, tuple(known.values()))}

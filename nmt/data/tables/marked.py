@@ -189,8 +189,7 @@ def sfm_records(path: str) -> Iterator[tuple[int, Fields]]:
     fields: Fields = []
     began = 1
     for number, line in enumerate(read_lines(path), start=1):
-        found = _MARKED.match(line)
-        if found is None:
+        if (found := _MARKED.match(line)) is None:
             if fields and line.strip():
                 fields[-1] = fields[-1][0], f"{fields[-1][1]} {line.strip()}"
         elif not found[1].startswith("_"):

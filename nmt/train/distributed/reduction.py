@@ -81,8 +81,7 @@ class Reduction:
         with self._change:
             self._ready.update(self._order)
             self._change.notify()
-        error = self._done.get()
-        if error is not None:
+        if (error := self._done.get()) is not None:
             raise error
 
     def _serve(self) -> None:

@@ -86,13 +86,7 @@ def fit_to_budget(
     if (folder / LAST_NAME).exists():
         before = load_folder_config(folder).training.to_dict()
         if before["max_minutes"] is not None and before["cooldown"] == COOLDOWN:
-            times = timed["max_minutes"] / before["max_minutes"]
-            freq, warmup = (before[name] for name in _DERIVED)
-            derived = {
-                "validation_freq": max(1, round(freq * times)),
-                "learning_rate_warmup": round(warmup * min(1.0, times)),
-                "logging_freq": before["logging_freq"],
-            }
+            derived = _refitted(before, timed["max_minutes"] / before["max_minutes"])
             if timed["max_minutes"] != before["max_minutes"]:
                 notify(
                     f"budget: {budget}, where the run had {before['max_minutes']:.3g} minutes: "
@@ -161,6 +155,16 @@ class Measurement:
         timing = run.measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
         self.spent = time.monotonic() - began
         return Pace(timing.median, self.spent, run.dealing.num_updates(1))
+
+
+def _refitted(before: dict[str, Any], times: float) -> dict[str, Any]:
+    """Return validation interval and warm-up, in updates, of a run whose budget has changed by the factor `times`."""
+    freq, warmup = (before[name] for name in _DERIVED)
+    return {
+        "validation_freq": max(1, round(freq * times)),
+        "learning_rate_warmup": round(warmup * min(1.0, times)),
+        "logging_freq": before["logging_freq"],
+    }
 
 
 def _changed(config: Config, training: dict[str, Any]) -> Config:

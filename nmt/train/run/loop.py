@@ -167,8 +167,7 @@ class Loop:
                 return reason
             for batches in dealing.left(state):
                 self._update(batches)
-                reason = self._after_update()
-                if reason:
+                if reason := self._after_update():
                     return reason
             state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
 

@@ -110,8 +110,7 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
     has finished, or by a text under the same name."""
     state, folder, name = parts.state, saved.path.parent, name_of(parts.config.data.dev)
     seconds = {"elapsed": state.elapsed, "validation_seconds": state.validation_seconds}
-    reason = stop_reason(state, parts.settings, parts.schedule, **seconds)
-    if reason is not None:
+    if (reason := stop_reason(state, parts.settings, parts.schedule, **seconds)) is not None:
         before, now = saved.changes.dev or (name, "another text there")
         raise CheckpointError(
             f"{folder}: is finished ({reason}), with the validation text {before}, got {now}; give the same one, or "

@@ -89,8 +89,7 @@ def check_own(folder: Path) -> None:
         there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
     except OSError:  # missing or not readable: that is reported where it is used
         return
-    others = sorted(one.name for one in there if _is_filled(one))
-    if others:
+    if others := sorted(one.name for one in there if _is_filled(one)):
         raise CheckpointError(
             f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
             "another one"
@@ -172,8 +171,7 @@ def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tupl
     DataError if a text or subword model is missing or damaged, and CheckpointError if the folder cannot be written, or
     lost its subwords. `folder`: the model folder, in which new subwords are saved."""
     check_files(config)
-    found = _found_sides(config, folder)
-    if found is not None:
+    if (found := _found_sides(config, folder)) is not None:
         return found
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder belongs to this run
