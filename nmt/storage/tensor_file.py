@@ -270,8 +270,7 @@ def _entry(name: str, value: Any) -> _Entry:
 
 def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
     """Return a tensor in the mapped file; a copy only if it is not aligned."""
-    count = math.prod(entry.shape)
-    if not count:
+    if not (count := math.prod(entry.shape)):
         return np.zeros(entry.shape, entry.dtype)
     array = np.frombuffer(mapped, entry.dtype, count, start + entry.begin).reshape(entry.shape)
     return array if array.flags.aligned else array.copy()

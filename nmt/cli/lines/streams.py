@@ -215,8 +215,7 @@ def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path
             if (known := _identity(path, 0)) is not None:
                 taken[known] = name if isinstance(source, list) else f"that of {name}"
     for name, target in outputs.items():
-        known = _identity(target, 1)
-        if known is None:
+        if (known := _identity(target, 1)) is None:
             continue
         if known in taken:
             raise DataError(

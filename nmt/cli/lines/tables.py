@@ -433,8 +433,7 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
     for one, _ in found:
         if not paths.exists(one):
             tell(f"warning: {paths.shown(one)}: skipped, a broken link")
-    found = [(one, name) for one, name in found if paths.is_file(one)]
-    if not found:
+    if not (found := [(one, name) for one, name in found if paths.is_file(one)]):
         raise DataError(f"{path}: must contain files to translate, got none; give another folder")
     return found
 

@@ -64,8 +64,7 @@ class Command(click.Command):
             try:
                 _, extra, order = self.make_parser(ctx).parse_args(args=list(args))
             except click.NoSuchOption as error:
-                clause = advice(error.option_name, self, known)
-                if clause is None:
+                if (clause := advice(error.option_name, self, known)) is None:
                     raise nearest(error, ctx) from None
                 raise click.UsageError(f"No such option {error.option_name!r}; {clause}", ctx) from None
             if extra and (about := about_extra(extra, self, known)):
@@ -274,8 +273,7 @@ class ByteSize(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of bytes."""
         if isinstance(value, str) and not value.lstrip("-").isdecimal():
-            found = re.fullmatch(rf"(\d+) ?({'|'.join(self._UNITS)})", value)
-            if found is None:
+            if (found := re.fullmatch(rf"(\d+) ?({'|'.join(self._UNITS)})", value)) is None:
                 self.fail(f"{value!r} is not a number of bytes, such as 67108864, 64M or 2G.", param, ctx)
             value = int(found[1]) * self._UNITS[found[2]]
         return int(super().convert(value, param, ctx))

@@ -74,8 +74,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
 
 def help_record(option: click.Option, ctx: click.Context) -> Record | None:
     """Return what click shows of an option, with plain names of numbers, and defaults in words without parentheses."""
-    record = option.get_help_record(ctx)
-    if record is None:
+    if (record := option.get_help_record(ctx)) is None:
         return None
     names, text = record
     if isinstance(option.show_default, str):

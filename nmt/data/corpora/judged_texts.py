@@ -116,8 +116,7 @@ def ending_of(path: str) -> tuple[str, bool] | None:
 
 def _by_ending(path: str, side: int, langs: Sequence[str]) -> str | None:
     """Return `NAME by its name` if the name of a file says that it is another language than that of its side."""
-    found = ending_of(path)
-    if found is None:
+    if (found := ending_of(path)) is None:
         return None
     code, is_ending = found
     own, other = langs[side], langs[1 - side]

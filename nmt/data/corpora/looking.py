@@ -448,8 +448,7 @@ def _look_at_records(path: str, form: str, langs: tuple[str | None, ...], column
         for pair in counts:
             counts[pair] = sum(all(found) for fields in records for found in paired(fields, pair))
         least = _RARE * max(counts.values(), default=0)
-        kinds = [(*pair, count) for pair, count in counts.items() if count > least]
-        if not kinds:
+        if not (kinds := [(*pair, count) for pair, count in counts.items() if count > least]):
             wanted = " and ".join(lang for lang in langs if lang) or "pairs of known kinds"
             raise DataError(
                 f"{path}: must have texts of {wanted}, got {', '.join(list(texts)[:20])}; name two with --columns"

@@ -223,8 +223,7 @@ def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
     while kept:
         weight *= exp(log(1.0 - draw.random()) / size)
         skipped = floor(log(1.0 - draw.random()) / log1p(-weight))
-        found = next(islice(left, skipped, None), None)
-        if found is None:
+        if (found := next(islice(left, skipped, None), None)) is None:
             break
         kept[draw.randrange(size)] = found
     kept.reverse()

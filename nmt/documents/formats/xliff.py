@@ -250,8 +250,7 @@ def with_codes(tokens: Iterable[Token]) -> Iterator[Token]:
 
 def _code(token: Token) -> Token:
     """Return the token of a code as what it stands for."""
-    head = _HEAD.match(token.raw)
-    if head is None:
+    if (head := _HEAD.match(token.raw)) is None:
         return token
     given = {one[1]: unescape(one[2] or one[3] or "") for one in _ATTRIBUTE.finditer(head[1])}
     content = unescape(token.raw[head.end() : token.raw.rfind("<")]) if token.kind == "alone" else ""

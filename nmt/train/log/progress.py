@@ -80,8 +80,7 @@ class TrainingLog:
 
     def _write(self, name: str, text: str) -> None:
         """Write text to an open file; if that fails, warn once and continue without the file."""
-        file = self._files.get(name)
-        if file is None:
+        if (file := self._files.get(name)) is None:
             return
         try:
             file.write(text)

@@ -162,8 +162,7 @@ class Loop:
         state, dealing = self.state, self.parts.dealing
         while True:
             self._num_batches = dealing.batches.num_batches(state.epoch)
-            reason = self._stop_reason()
-            if reason:
+            if reason := self._stop_reason():
                 return reason
             for batches in dealing.left(state):
                 self._update(batches)

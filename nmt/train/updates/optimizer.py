@@ -138,8 +138,7 @@ def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str
     every = list(names)
     found: set[str] = set()
     for pattern in patterns:
-        matched = fnmatch.filter(every, pattern)
-        if not matched:
+        if not (matched := fnmatch.filter(every, pattern)):
             raise ConfigError(
                 f"training.freeze: must match parameters, got {pattern}, which matches none of {', '.join(every)}"
             )

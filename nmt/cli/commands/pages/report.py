@@ -56,8 +56,7 @@ def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
     from nmt.inference.translator import Translator
     from nmt.report.page import attention_svg
 
-    sources = [str(sample["source"]) for sample in run.samples[:most]]
-    if not sources:
+    if not (sources := [str(sample["source"]) for sample in run.samples[:most]]):
         return []
     try:
         found = Translator.load(run.folder, cells=cells).translate_nbest(sources, n_best=1, details=True)
