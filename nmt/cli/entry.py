@@ -22,9 +22,8 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 def end_by_signals() -> dict[int, Any]:
-    """Make each of SIGNALS end the process with exit code 128 + its number, SIGINT with a message, except signals that
-    are ignored (`nohup`). Only the main thread can set handlers: in any other this does nothing. Returns the previous
-    handlers, for `signal.signal`."""
+    """Make each of SIGNALS end the process with exit code 128 + its number, SIGINT with a message, but those that are
+    ignored (`nohup`). Only the main thread can set handlers: another does nothing. Returns the previous handlers."""
     former: dict[int, Any] = {}
     for number in SIGNALS:
         handler = signal.getsignal(number)

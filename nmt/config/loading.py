@@ -132,9 +132,8 @@ class Config(Settings):
         return config_from_dict(self.model_dump(mode="json", exclude_unset=True), "config", changes)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all settings as a YAML file, which `load` reads as the same settings; a file of settings that is there
-        is replaced when the new one is complete. Raises ConfigError if it cannot be written, or another file is
-        there."""
+        """Write all settings as a YAML file, which `load` reads as the same settings; a file of settings is replaced
+        when the new one is complete. Raises ConfigError if it cannot be written, or another file is there."""
         place = named(path, "Config.save")
         if is_file(place):
             try:

@@ -88,9 +88,8 @@ def load_folder_config(folder: Path) -> Config:
 
 def subword_names(*, joint: bool) -> tuple[str, str]:
     """Return the file names of the source's and the target's subwords."""
-    if joint:
-        return SUBWORD_NAMES["joint"], SUBWORD_NAMES["joint"]
-    return SUBWORD_NAMES["src"], SUBWORD_NAMES["tgt"]
+    names = ("joint", "joint") if joint else ("src", "tgt")
+    return SUBWORD_NAMES[names[0]], SUBWORD_NAMES[names[1]]
 
 
 def load_subwords(

@@ -278,8 +278,7 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
 @dataclass(frozen=True)
 class Work:
     """Options for translating rows. form: The format of all files, one of FORMATS; None detects it by their names.
-    columns: Column names of tables. translate: Translates a list of rows. size: Number of rows at a time. langs: The
-    codes of the model's languages."""
+    columns: Names of columns. translate: Translates a list of rows. size: Rows at a time. langs: The model's codes."""
 
     form: str | None
     columns: Columns

@@ -119,9 +119,8 @@ def _pad(
 
 
 def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:
-    """Return the order [N], by target length, in which the rows of a pool are split into batches. Source lengths rise
-    within one band of target lengths and fall within the next, so that a batch that spans two bands does not contain
-    both the longest and the shortest sources."""
+    """Return the order [N], by target length, in which a pool's rows are split into batches. Source lengths rise within
+    a band of target lengths and fall in the next: no batch that spans two has the longest and shortest sources."""
     band = tgt_lengths // _BAND
     return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
 

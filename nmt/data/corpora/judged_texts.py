@@ -46,8 +46,7 @@ class Named:
 def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True, **how: Any) -> list[str]:
     """Return a line for each doubt about texts that are lines of a source or a target, whose languages have the codes
     `langs`. A language that nothing is known about raises none; nor does INPUT, read as lines, if it is a table. `how`:
-    columns, header and sheet of tables. Raises DataError if a source is also a target, or, with `lines`, if a file is
-    markup."""
+    columns, header and sheet of tables. Raises DataError: A source is a target, too, or, with `lines`, markup."""
     pairs = [one.path for one in texts if one.what != "INPUT"]
     tables = dict.fromkeys(path for path in pairs if format_of(path) in (*GRIDS, *RECORDS))
     told = [line for table in tables for line in judged_corpus(Source(table, **how), langs)]

@@ -102,9 +102,7 @@ class Subwords:
             return []
         threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
         rows: list[list[int]] = _each(partial(self._processor.encode, out_type=int, num_threads=threads), sentences)
-        if self._is_own_order:
-            return rows
-        return [self._from_model[row].tolist() for row in rows]
+        return rows if self._is_own_order else [self._from_model[row].tolist() for row in rows]
 
     def of_model(self, number: int) -> int:
         """Return our id for a number of the sentencepiece model."""
@@ -292,8 +290,7 @@ VOCAB_SIZES = ((0, 1000), (100_000, 2000), (250_000, 4000), (500_000, 8000), (4_
 """Pairs of a number of running words and the vocabulary size used from there on. An embedding is learned from the
 occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of
 thousands of large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was
-tuned with; from there on the size grows more slowly than the square root of the text, because new words become ever
-rarer."""
+tuned with; from there on the size grows more slowly than the square root of the text, as new words become rarer."""
 
 _LETTERS_A_WORD = 10
 """Text without spaces between words counts as at least one word for this many characters."""

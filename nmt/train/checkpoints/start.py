@@ -145,8 +145,7 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
     """Load the parameters of the model to start from into a new model, and its optimizer state if that is to be kept.
     Raises CheckpointError if there is no such checkpoint, or it is of a model with other settings. `config`: the
     settings, checked by `check_start`; load_model is set; `model`, `optimizer`: changed in place; `subwords`: the
-    subwords of this run, which may have more tokens than those of that model. Returns a description of what was
-    done."""
+    subwords of this run, which may have more tokens than those of that model. Returns what was done, in words."""
     saved, keeps = _model_of(config), not config.training.reset_optimizer
     tensors, path, added = dict(saved.params), saved.path, 0
     if config.training.extend_vocabulary:

@@ -219,6 +219,4 @@ def format_bytes(size: float) -> str:
     """Return a size in a suitable unit: `1.42 GiB`, `37.5 MiB` or `12 KiB`."""
     if size >= 1 << 30:
         return f"{size / (1 << 30):.2f} GiB"
-    if size >= 1 << 20:
-        return f"{size / (1 << 20):.1f} MiB"
-    return f"{size / (1 << 10):.0f} KiB"
+    return f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size / (1 << 10):.0f} KiB"

@@ -156,9 +156,7 @@ def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = N
 
 def clip_scale(norm: float, limit: float | None) -> float:
     """Return the factor for the gradients that limits their norm to `limit`. Pascanu et al. 2013, algorithm 1."""
-    if limit is None or norm <= limit:
-        return 1.0
-    return limit / norm
+    return 1.0 if limit is None or norm <= limit else limit / norm
 
 
 class MovingAverage:

@@ -84,9 +84,7 @@ def cooldown_factor(settings: FixedTraining, progress: float) -> float:
     """Return the factor for the schedule's rate: 1, then a linear fall to 0 over the last `cooldown` of the run.
     Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024, section
     3. `progress` is the fraction of the run that is done, 0 to 1 (see `loop.progress`)."""
-    if not settings.cooldown:
-        return 1.0
-    return min(1.0, max(0.0, (1.0 - progress) / settings.cooldown))
+    return min(1.0, max(0.0, (1.0 - progress) / settings.cooldown)) if settings.cooldown else 1.0
 
 
 _MASK = (1 << 64) - 1
