@@ -57,7 +57,8 @@ def calibrate(folder: Path) -> None:
     found = calibrated(known, said, -np.arange(60.0), [len(row) for row in said], np.arange(60.0, 0, -1), 30.0)
     assert found is not None
     digest = model_folder.subwords_digest(saved.src_subwords, saved.tgt_subwords)
-    model_folder.save_calibration(folder / model_folder.CONFIDENCE_NAME, found, {"subwords": digest})
+    tensors = model_folder.confidence_tensors(found)
+    model_folder.save_tensors(folder / model_folder.CONFIDENCE_NAME, tensors, {"subwords": digest})
 
 
 def write_model(folder: Path, config: Config, src: Subwords, tgt: Subwords, seed: int) -> Path:

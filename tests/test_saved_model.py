@@ -17,7 +17,7 @@ from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, ConfigError, NMTError, NMTWarning
 from nmt.inference.translation import UNSAYABLE
 from nmt.storage import model_folder
-from nmt.storage.model_folder import find_checkpoint, load_subwords, model_files, save_shortlist
+from nmt.storage.model_folder import find_checkpoint, load_subwords, model_files, save_tensors, shortlist_tensors
 from nmt.storage.saved_model import load_saved_model, save_bundle, save_folder
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.refusals import refused
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     every = np.arange(saved.tgt_subwords.vocab_size, dtype=np.int32)
     shortlist = Shortlist(np.minimum(np.arange(len(every) + 1), 5) * 3, every[:15], every[4:30], len(every))
     digest = model_folder.subwords_digest(saved.src_subwords, saved.tgt_subwords)
-    save_shortlist(found / "shortlist.safetensors", shortlist, {"subwords": digest})
+    save_tensors(found / "shortlist.safetensors", shortlist_tensors(shortlist), {"subwords": digest})
     calibrate(found)
     return found
 
@@ -175,7 +175,8 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
 
 def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
     folder = write_folder(tmp_path / "m")
-    save_shortlist(folder / "shortlist.safetensors", Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), 9), {})
+    empty = Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), 9)
+    save_tensors(folder / "shortlist.safetensors", shortlist_tensors(empty), {})
     refused(CheckpointError, "nmt-shortlist, or remove it", Translator.load, folder)
 
 

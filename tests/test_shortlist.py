@@ -5,7 +5,7 @@ import pytest
 
 from nmt.errors import CheckpointError
 from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
-from nmt.storage.model_folder import load_shortlist, save_shortlist
+from nmt.storage.model_folder import load_shortlist, save_tensors, shortlist_tensors
 from tests.refusals import refused
 
 
@@ -88,7 +88,7 @@ def test_misses():
 def test_files(tmp_path):
     path = tmp_path / "s"
     assert load_shortlist(path, 9, "d") is None
-    save_shortlist(path, learner().shortlist(2, 2), {"subwords": "d"})
+    save_tensors(path, shortlist_tensors(learner().shortlist(2, 2)), {"subwords": "d"})
     again = load_shortlist(path, 9, "d")
     assert again.candidates([4, 5]).tolist() == learner().shortlist(2, 2).candidates([4, 5]).tolist()
     for size, digest in ((9, "e"), (7, "d")):

@@ -22,9 +22,8 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 def end_by_signals() -> dict[int, Any]:
-    """Make each of SIGNALS end the process with exit code 128 + its number, SIGINT with a message, except signals that
-    are ignored (`nohup`). Only the main thread can set handlers: in any other this does nothing. Returns the previous
-    handlers, for `signal.signal`."""
+    """Make each of SIGNALS end the process with exit code 128 + its number, SIGINT with a message, but those that are
+    ignored (`nohup`). Only the main thread can set handlers: another does nothing. Returns the previous handlers."""
     former: dict[int, Any] = {}
     for number in SIGNALS:
         handler = signal.getsignal(number)
@@ -34,15 +33,6 @@ def end_by_signals() -> dict[int, Any]:
             except ValueError:
                 break  # not the main thread
     return former
-
-
-def ignore_signals() -> None:
-    """Ignore signals once the work is done, which would otherwise kill the interpreter while it exits."""
-    for number in SIGNALS:
-        try:
-            signal.signal(number, signal.SIG_IGN)
-        except ValueError:
-            break
 
 
 def hold_standard_streams() -> None:
@@ -95,7 +85,11 @@ def _run(module: str, program: str) -> Any:
     try:
         return command(prog_name=program)
     finally:
-        ignore_signals()
+        for number in SIGNALS:  # which would otherwise kill the interpreter while it exits
+            try:
+                signal.signal(number, signal.SIG_IGN)
+            except ValueError:
+                break
 
 
 def front(program: str = "nmt") -> Any:

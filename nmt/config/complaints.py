@@ -25,8 +25,7 @@ def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]
     told = unknown if first in unknown else [first]
     clauses = [complaint(one["loc"], one, schema) for one in told]
     line = "".join(clause + (" And " if clause.endswith("?") else ". And ") for clause in clauses[:-1]) + clauses[-1]
-    others = len(found) - len(told)
-    if others:
+    if others := len(found) - len(told):
         line += f" (and {others} more mistake{'s' if others > 1 else ''})"
     return path, line
 

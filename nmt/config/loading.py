@@ -110,8 +110,7 @@ class Config(Settings):
 
     @classmethod
     def load(cls, path: str | PathLike[str], changes: Changes = ()) -> "Config":
-        """Read a settings file, with other values of some keys. Raises ConfigError, one line that
-        names the file and the key, or the change."""
+        """Read a settings file, with other values of some keys. Raises ConfigError, which names the file and key."""
         if not isinstance(path, str | PathLike):
             raise TypeError(
                 f"Config.load: must be given the path of a settings file, got {shorten(path)}; Config.from_dict takes "
@@ -133,9 +132,8 @@ class Config(Settings):
         return config_from_dict(self.model_dump(mode="json", exclude_unset=True), "config", changes)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all settings as a YAML file, which `load` reads as the same settings; a file of settings that is there
-        is replaced when the new one is complete. Raises ConfigError if it cannot be written, or another file is
-        there."""
+        """Write all settings as a YAML file, which `load` reads as the same settings; a file of settings is replaced
+        when the new one is complete. Raises ConfigError if it cannot be written, or another file is there."""
         place = named(path, "Config.save")
         if is_file(place):
             try:
@@ -213,10 +211,8 @@ def dump_config(config: Config) -> str:
 
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
-    """Return the validated settings. Raises ConfigError, which names `where`, or the override of
-    a key by `changed`."""
-    name = values.get("preset")
-    if name in NAMES:
+    """Return the validated settings. Raises ConfigError, which names `where`, or the override of a key by `changed`."""
+    if (name := values.get("preset")) in NAMES:
         values = merged(preset_values(name), values)
     folder = values.get("model_dir")
     if "name" not in values and isinstance(folder, str) and PurePath(folder).name:
@@ -236,8 +232,7 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
 
 
 def _each(overrides: Changes) -> Iterator[tuple[str, Any, str]]:
-    """Yield dotted key, value and name in errors of each override. Raises ConfigError, or TypeError if
-    they are of another type."""
+    """Yield dotted key, value and name in errors of each override. Raises ConfigError, TypeError for another type."""
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
             if isinstance(value, Mapping) and value:

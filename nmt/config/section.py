@@ -130,9 +130,8 @@ def _texts_in(module: str) -> dict[str, dict[str, str]]:
 
 
 def require(settings: Section, wanted: Mapping[str, Any], given: str, why: str = "") -> None:
-    """Raise ValueError for the first of these settings that has another value than the wanted one. settings: The
-    section that their paths start from. given: What requires them: `with optimizer: adam`. why: Appended to the error:
-    a reason, or what to do."""
+    """Raise ValueError for the first setting with another value than wanted. settings: The section where paths start.
+    given: What requires them: `with optimizer: adam`. why: Appended to the error: a reason, or what to do."""
     for path, value in wanted.items():
         if (got := attrgetter(path)(settings)) != value:
             values = [one if isinstance(one, str) else json.dumps(one) for one in (value, got)]

@@ -132,22 +132,17 @@ class TrainingBasics(section.Section):
                 f"updates must be a number or auto with scheduling: {self.scheduling}, got null; it is where the "
                 "learning rate reaches zero"
             )
-        if self.scheduling in TO_ZERO and not _is_below(self.learning_rate_warmup, self.updates):
+        warmup, updates = self.learning_rate_warmup, self.updates  # auto is not known before the corpus is read
+        if self.scheduling in TO_ZERO and isinstance(warmup, int) and isinstance(updates, int) and warmup >= updates:
             raise ValueError(
-                f"updates must be above learning_rate_warmup ({self.learning_rate_warmup}) with scheduling: "
-                f"{self.scheduling}, got {self.updates}; it is where the learning rate reaches zero"
+                f"updates must be above learning_rate_warmup ({warmup}) with scheduling: "
+                f"{self.scheduling}, got {updates}; it is where the learning rate reaches zero"
             )
         if self.scheduling in TO_ZERO:
             why = "that falls to zero by itself: set scheduling: constant"
             section.require(self, {"cooldown": 0}, f"with scheduling: {self.scheduling}", why)
         if self.optimizer != "sgd":
             section.require(self, {"momentum": 0}, f"with optimizer: {self.optimizer}", "only sgd uses it")
-
-
-def _is_below(one: int | str, other: int | str | None) -> bool:
-    """Return whether `one` is below `other`; True if that is not known before the corpus is read, since auto chooses a
-    suitable number."""
-    return not isinstance(one, int) or not isinstance(other, int) or one < other
 
 
 class TrainingConfig(TrainingBasics):
@@ -167,11 +162,6 @@ class TrainingConfig(TrainingBasics):
     guided_alignment: section.NonNegativeFloat = 0.0
     """Weight of the cross entropy between attention and word alignments in the loss (Chen et al. 2016). The alignments
     are learned from the pairs themselves before the first update."""
-
-    @property
-    def adds_to_loss(self) -> bool:
-        """Return whether the loss has more terms than the (smoothed) likelihood."""
-        return bool(self.r_drop or self.guided_alignment)
 
 
 class FixedTraining(TrainingConfig):

@@ -99,8 +99,7 @@ def _suits_libyaml(text: str) -> bool:
 
 
 def parse_written_pairs(text: str) -> list[tuple[str, str]]:
-    """Return keys and values of a YAML mapping as they are written: `no` and `1.5` are text. Raises ValueError with one
-    line if it is not such a mapping."""
+    """Return keys and values of a YAML mapping as written: `no` and `1.5` are text. Raises ValueError for another."""
     found: list[str] = []
     try:
         # Events suffice, since nothing is nested here; libyaml's composer is recursive and could overflow the stack.

@@ -63,8 +63,9 @@ class Finding:
         """Return a one-line text: where, how many, what, line numbers, and what to do."""
         if not self.what:
             return self.where  # an error message that is a complete line
-        share = f" ({_percent(self.count / self.total)})" if self.total else ""
-        counted = f"{self.count:,} of {self.total:,} {self.unit}{share} " if self.total else ""
+        share = self.count / max(1, self.total)
+        percent = f"{share:.0%}" if share >= 0.1 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
+        counted = f"{self.count:,} of {self.total:,} {self.unit} ({percent}) " if self.total else ""
         numbers = ", ".join(str(example.line) for example in self.examples)
         more = ", ..." if self.count > len(self.examples) else ""
         lines = f" (line{'s' if len(self.examples) > 1 else ''} {numbers}{more})" if self.examples else ""
@@ -162,10 +163,6 @@ def _code(character: str) -> int:
     """Return the byte that a lone surrogate represents, or else the code point."""
     code = ord(character)
     return code - 0xDC00 if 0xDC80 <= code < 0xDD00 else code
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -48,8 +48,7 @@ class _Scanner:
         text = self._text
         done = at = 0
         while (at := text.find("<", at)) >= 0:
-            piece = self._markup(at)
-            if piece is None:
+            if (piece := self._markup(at)) is None:
                 at += 1
                 continue
             if done < at:
@@ -83,8 +82,7 @@ class _Scanner:
         if sign == "?":
             closed = self._find("?>", at + 2) if self._is_xml else -1
             return Piece("declaration", at, closed + 2 if closed >= 0 else self._upto(">", at))
-        found = _TAG.match(text, at)
-        if found is None:
+        if (found := _TAG.match(text, at)) is None:
             # In HTML, "</" before any other character begins a comment; "</>" is ignored.
             return Piece("comment", at, self._upto(">", at)) if sign == "/" else None
         if not self._is_xml and not found[1][0].isascii():

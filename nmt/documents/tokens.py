@@ -126,8 +126,7 @@ def _is_mark(text: str, before: str, after: str, raised: bool, linked: bool) -> 
 
 def _may_have_note(before: str, is_number: bool) -> bool:
     """Return whether a superscript number or letter behind this text is no exponent, unit or ordinal."""
-    word = _WORD.search(before)
-    if word is None:
+    if (word := _WORD.search(before)) is None:
         if before[-1] in ")]":  # (a + b)², unless words stand within
             return re.search(r"[^\W\d_]{4}", before.rpartition("(")[2]) is not None
         return before[-1] in _BEHIND_WORDS
@@ -420,8 +419,7 @@ def with_accelerators(tokens: Sequence[Token]) -> list[Token]:
 
 def behind_words(text: str, sign: str, letter: str) -> str:
     """Return a translation whose sign stands before a letter of a script without keys with it and its key behind it."""
-    found = re.search(f"{re.escape(sign)}(?=[{WIDE}])", text)
-    if found is None:
+    if (found := re.search(f"{re.escape(sign)}(?=[{WIDE}])", text)) is None:
         return text
     text = text[: found.start()] + text[found.end() :]
     end = _ENDS.search(text).start()  # type: ignore[union-attr]

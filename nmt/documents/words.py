@@ -379,8 +379,7 @@ class _Keeper:
     def _keep_numbers(self, placeholders: Sequence[Placeholder], lost: Sequence[int], copies: Sequence[_Copy]) -> None:
         """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost.
         lost: source words whose other placeholders are; copies: of those that are not."""
-        own = [one for one in placeholders if one.is_number]
-        if not own:
+        if not (own := [one for one in placeholders if one.is_number]):
             return
         source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
         within = {at for one in copies for at in range(one.start, one.end)}

@@ -120,8 +120,7 @@ def _value(path: Path, tensors: Tensors, text: str) -> np.ndarray:
     for part in text.split(" | "):
         terms = []
         for term in part.split(" + "):
-            match = _TERM.fullmatch(term.strip())
-            if match is None:
+            if (match := _TERM.fullmatch(term.strip())) is None:
                 raise CheckpointError(
                     f"{path}: tensors must be made of NAME, NAME[0:9], NAME.T, + and |, got {text!r:.60}"
                 )

@@ -157,8 +157,7 @@ class Params:
         self.give(name, rows_of(found, order), f"{theirs}, rows in our order")
 
     def output(self, name: str, weight: np.ndarray, bias: np.ndarray | None, order: Sequence[int], size: int) -> None:
-        """Add the output layer [V, H] and its bias [V], which come from `name`, with rows in our order; a token that
-        the foreign model lacks is never produced."""
+        """Add output layer [V, H] and bias [V] of `name`, rows in our order; tokens it lacks are never produced."""
         self._check_rows(name, weight, order, size)
         self.give("output.W", rows_of(weight, order).T, f"{name}, rows in our order, transposed")
         known = np.zeros(len(weight), np.float32) if bias is None else bias

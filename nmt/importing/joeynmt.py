@@ -44,7 +44,10 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
         raise CheckpointError(f"{path}: model_state must contain tensors, got something else")
     tensors = Tensors(path, {str(k): v for k, v in state.items()})
     keys = _settings(path.parent / "config.yaml")
-    numbers = _special(path.parent / "config.yaml", keys)
+    numbers = [keys.get(f"data.special_symbols.{name}_id", number) for name, (number, _) in _SPECIAL.items()]
+    if any(type(n) is not int or not 0 <= n < 1000 for n in numbers):
+        where = path.parent / "config.yaml"
+        raise CheckpointError(f"{where}: special_symbols must be numbers of tokens, got {numbers!r:.60}")
     found = [_units(path.parent / f"{side}_vocab.txt") for side in ("src", "trg")]
     (src_order, src), (tgt_order, tgt) = (our_order(path.parent, units, *numbers) for units in found)
     params = Params(tensors)
@@ -147,14 +150,6 @@ def _bridge(params: Params, kind: str, starts: list[str], hidden: int, memory: i
         )
         params.zeros(f"bridge.{name}.b", hidden, why="nothing is added")
     return {"init_hidden": "bridge", "init_from": "top", "bridge_activation": "linear"}
-
-
-def _special(where: Path, keys: Mapping[str, Any]) -> list[int]:
-    """Return the ids of padding, unknown, BOS and EOS. Raises CheckpointError."""
-    numbers = [keys.get(f"data.special_symbols.{name}_id", number) for name, (number, _) in _SPECIAL.items()]
-    if any(type(n) is not int or not 0 <= n < 1000 for n in numbers):
-        raise CheckpointError(f"{where}: special_symbols must be numbers of tokens, got {numbers!r:.60}")
-    return numbers
 
 
 def _units(path: Path) -> list[str]:

@@ -247,7 +247,8 @@ def _cell(
         parts = "W, Wx", "U, Ux", "b, bx"
     else:
         W_h, W_x = take(f"{theirs}_U", hidden, 4 * hidden), take(f"{theirs}_W", input_size, 4 * hidden)
-        W_h, W_x, both = (_our_gates(array) for array in (W_h, W_x, take(f"{theirs}_b", 1, 4 * hidden)))
+        of_gates = (np.split(array, 4, axis=1) for array in (W_h, W_x, take(f"{theirs}_b", 1, 4 * hidden)))
+        W_h, W_x, both = (np.hstack([i, f, g, o]) for f, i, g, o in of_gates)
         biases = {"b": both[0]}
         parts = "W, gates i, f, g, o", "U, gates i, f, g, o", "b, gates i, f, g, o"
     if own is not None:
@@ -258,12 +259,6 @@ def _cell(
     params.give(f"{name}.W_h", W_h, f"{theirs}_{parts[1]}")
     for bias, array in biases.items():
         params.give(f"{name}.{bias}", array, f"{theirs}_{parts[2]}")
-
-
-def _our_gates(array: np.ndarray) -> np.ndarray:
-    """Return the columns f, i, g, o reordered as i, f, g, o."""
-    f, i, g, o = np.split(array, 4, axis=1)
-    return np.hstack([i, f, g, o])
 
 
 _VERSION = 1

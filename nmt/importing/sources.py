@@ -124,9 +124,7 @@ def _content(path: Path) -> Any:
         return read_npz(path)
     if path.suffix == ".safetensors" or start[8:9] == b"{":
         return read_foreign_tensors(path)
-    if start.startswith(START):
-        return read_marian(path)
-    return read_torch(path)
+    return read_marian(path) if start.startswith(START) else read_torch(path)
 
 
 _MOST_INFLATION = 50

@@ -95,8 +95,7 @@ def read_run(folder: Path) -> Run:
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for line in map(str.strip, file):
-                event = event_of(line)
-                if event is None:
+                if (event := event_of(line)) is None:
                     run.skipped += bool(line)
                 else:
                     _note(run, raw, event)

@@ -217,8 +217,7 @@ class FairQueue(Generic[TicketT]):
         until there is at least one. Return None when the queue is closed and empty."""
         with self._changed:
             while True:
-                found = self._single.taken(most) + self._bulk.taken(most_bulk)
-                if found:
+                if found := self._single.taken(most) + self._bulk.taken(most_bulk):
                     return found
                 if self._closed and not len(self):
                     return None
@@ -355,8 +354,7 @@ class SentenceCache:
 
     def get(self, options: Hashable, sentence: str) -> list[Translation] | None:
         """Return what is kept for a sentence and all else that it depends on, `options`; None if nothing is."""
-        entry = self._kept.get((options, sentence))
-        if entry is None:
+        if (entry := self._kept.get((options, sentence))) is None:
             return None
         self._kept.move_to_end((options, sentence))
         found: list[Translation] = pickle.loads(entry)
@@ -412,8 +410,7 @@ class Files:
     def get(self, name: str) -> TranslatedFile:
         """Return a translated file by its key. Raises RequestError."""
         self._forget()
-        found = self._kept.get(name)
-        if found is None:
+        if (found := self._kept.get(name)) is None:
             raise RequestError(404, "file: must be one that was translated within ten minutes, got another")
         return found
 

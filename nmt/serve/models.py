@@ -221,8 +221,7 @@ def load_models(settings: ServerSettings) -> Models:
         Models(found, pivots=False).close()
         raise
     models = Models(found, pivots=settings.pivot)
-    pairs = [f"{one.source} to {one.target} by {one.name}" for one in models.all[len(found) :]]
-    if pairs:
+    if pairs := [f"{one.source} to {one.target} by {one.name}" for one in models.all[len(found) :]]:
         _logger.info("through a third language: %s", ", ".join(pairs))
     return models
 

@@ -228,8 +228,7 @@ class Service:
         found: list[list[Translation]] = [[]] * len(rows)
         admission = Admission()
         for details in (False, True):
-            chosen = [n for n, (needed, _) in enumerate(rows) if needed == details]
-            if chosen:
+            if chosen := [n for n, (needed, _) in enumerate(rows) if needed == details]:
                 texts = [rows[n][1] for n in chosen]
                 answers = await self.in_pieces(model, texts, replace(ask, details=details), client, admission)
                 for n, translations in zip(chosen, answers, strict=True):

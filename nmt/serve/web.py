@@ -215,8 +215,7 @@ def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 def text_field(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:
     """Return a field that is a single text. Raises RequestError if it is missing without a default, or not a text."""
-    value = fields.get(name, default)
-    if value is None:
+    if (value := fields.get(name, default)) is None:
         raise RequestError(400, f"{name}: must be given, got none")
     if not isinstance(value, str):
         raise RequestError(400, f"{name}: must be a text, got {_kind(value)}")
@@ -225,8 +224,7 @@ def text_field(fields: Mapping[str, Any], name: str, default: str | None = None)
 
 def texts_field(fields: Mapping[str, Any], name: str) -> list[str]:
     """Return a field that is a text or a list of texts, as a list. Raises RequestError."""
-    value = fields.get(name)
-    if value is None:
+    if (value := fields.get(name)) is None:
         raise RequestError(400, f"{name}: must be given, got none")
     found = value if isinstance(value, list) else [value]
     for one in found:
@@ -299,8 +297,7 @@ def _kind(value: Any) -> str:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, cancelled if the client goes; the request's body must have been read. Raises
-    RequestError: 499."""
+    """Return the result of `work`, cancelled if the client goes; the body must be read. Raises RequestError: 499."""
     departed: asyncio.Future[None] = request.scope["nmt.departed"]
     task = asyncio.current_task()
     if task is None:

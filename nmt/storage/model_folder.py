@@ -88,9 +88,8 @@ def load_folder_config(folder: Path) -> Config:
 
 def subword_names(*, joint: bool) -> tuple[str, str]:
     """Return the file names of the source's and the target's subwords."""
-    if joint:
-        return SUBWORD_NAMES["joint"], SUBWORD_NAMES["joint"]
-    return SUBWORD_NAMES["src"], SUBWORD_NAMES["tgt"]
+    names = ("joint", "joint") if joint else ("src", "tgt")
+    return SUBWORD_NAMES[names[0]], SUBWORD_NAMES[names[1]]
 
 
 def load_subwords(
@@ -122,11 +121,9 @@ def load_subwords(
 def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) -> None:
     """Write the subwords of both languages, each to a temporary file that is then renamed."""
     src_name, tgt_name = subword_names(joint=joint)
-    with writing(folder / src_name):
-        write_bytes(folder / src_name, src.model_bytes, sync=True)
-    if not joint:
-        with writing(folder / tgt_name):
-            write_bytes(folder / tgt_name, tgt.model_bytes, sync=True)
+    for name, subwords in {tgt_name: tgt, src_name: src}.items():
+        with writing(folder / name):
+            write_bytes(folder / name, subwords.model_bytes, sync=True)
 
 
 def subwords_digest(src: Subwords, tgt: Subwords) -> str:
@@ -278,6 +275,12 @@ def _read_subwords(path: Path) -> bytes:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
 
 
+def save_tensors(path: Path, tensors: dict[str, np.ndarray], content: dict[str, Any]) -> None:
+    """Write a calibration or shortlist and its metadata, such as the digest of its subwords. Raises CheckpointError."""
+    with writing(path):
+        write_tensors(path, tensors, content)
+
+
 _CONFIDENCE_PREFIX = "confidence/"
 _TYPES: dict[str, Any] = dict.fromkeys(("units", "words", "pairs"), np.uint32)
 _TYPES |= {"sizes": np.uint8, "weights": np.float64, "about": np.float64}
@@ -311,12 +314,6 @@ def calibration_from(tensors: dict[str, np.ndarray], where: Path) -> Calibration
     return Calibration(**own, usual=usual, least=least)
 
 
-def save_calibration(path: Path, calibration: Calibration, content: dict[str, Any]) -> None:
-    """Write a calibration with its metadata, which include the digest of its subwords. Raises CheckpointError."""
-    with writing(path):
-        write_tensors(path, confidence_tensors(calibration), content)
-
-
 def load_calibration(path: Path, digest: str) -> Calibration | None:
     """Return the calibration made with these subwords, or None if there is no file. Raises CheckpointError."""
     return calibration_from(tensors_made_with(path, digest, "restore a copy, or remove it"), path)
@@ -347,12 +344,6 @@ def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path)
             f"{where}: must contain a shortlist for a vocabulary of {vocab_size}, got another one; make it again with "
             "nmt-shortlist"
         ) from error
-
-
-def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) -> None:
-    """Write a shortlist with its metadata, which include the digest of its subwords. Raises CheckpointError."""
-    with writing(path):
-        write_tensors(path, shortlist_tensors(shortlist), content)
 
 
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:

@@ -202,11 +202,11 @@ def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
     with writing(out), new_folder(out) as folder:
         model_folder.save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
         if saved.shortlist is not None:
-            model_folder.save_shortlist(folder / model_folder.SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
+            tensors = model_folder.shortlist_tensors(saved.shortlist)
+            model_folder.save_tensors(folder / model_folder.SHORTLIST_NAME, tensors, {"subwords": digest})
         if saved.calibration is not None:
-            model_folder.save_calibration(
-                folder / model_folder.CONFIDENCE_NAME, saved.calibration, {"subwords": digest}
-            )
+            tensors = model_folder.confidence_tensors(saved.calibration)
+            model_folder.save_tensors(folder / model_folder.CONFIDENCE_NAME, tensors, {"subwords": digest})
         write_tensors(folder / model_folder.BEST_NAME, saved.params, content, in_4_bits=saved.in_4_bits)
         own = config.model_copy(update={"model_dir": str(out), **changes})
         write_bytes(folder / model_folder.CONFIG_NAME, dump_config(own).encode(), sync=True)

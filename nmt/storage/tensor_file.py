@@ -114,8 +114,7 @@ def _unpack(path: Path, tensors: dict[str, np.ndarray], packed: Any) -> None:
 def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the tensors whose names start with `prefix`, and the content that `write_tensors` was given. Tensors are
     views of a private map: pages are read when first used and shared with other processes, and writing into one changes
-    neither these nor the file. Within `reading_whole`, and of matrices in 4 bits, they are arrays in memory. Raises
-    CheckpointError."""
+    neither these nor the file. In `reading_whole`, or 4 bits, they are arrays in memory. Raises CheckpointError."""
     if not is_file(path):
         raise CheckpointError(absent(path, advice="it is a checkpoint of nmt-train"))
     try:
@@ -270,8 +269,7 @@ def _entry(name: str, value: Any) -> _Entry:
 
 def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
     """Return a tensor in the mapped file; a copy only if it is not aligned."""
-    count = math.prod(entry.shape)
-    if not count:
+    if not (count := math.prod(entry.shape)):
         return np.zeros(entry.shape, entry.dtype)
     array = np.frombuffer(mapped, entry.dtype, count, start + entry.begin).reshape(entry.shape)
     return array if array.flags.aligned else array.copy()

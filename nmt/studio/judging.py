@@ -82,8 +82,7 @@ def _unseen(translator: Translator, train: list[str], lines: list[str], *, words
     """Return for each line the words that training never had; none of single words, which are new by intention."""
     if words:
         return [()] * len(lines)
-    known = translator.calibration
-    if known is None:
+    if (known := translator.calibration) is None:
         known = learn_known(translator.src_subwords, TokenRows.from_lists(source_ids(translator, train)))
     return unseen_words(translator, known, lines, source_ids(translator, lines))
 

@@ -148,8 +148,7 @@ def groups(lengths: Sequence[int], unseen: Sequence[bool], buckets: Sequence[str
     found = []
     for code in ("short", "middle", "long", "unseen"):
         of_code = unseen if code == "unseen" else [kind == code for kind in kinds]
-        here = [name for name, is_in in zip(buckets, of_code, strict=True) if is_in]
-        if here:
+        if here := [name for name, is_in in zip(buckets, of_code, strict=True) if is_in]:
             found.append({"code": code, "near": round(100 * here.count("near") / len(here)), "count": len(here)})
     return found
 

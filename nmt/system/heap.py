@@ -24,8 +24,7 @@ def keep_little() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is None:
         return
     for which, value in ((_ARENA_MAX, 1), (_TRIM_THRESHOLD, _TRIM_BYTES), (_MMAP_THRESHOLD, _MMAP_BYTES)):
         mallopt(which, value)

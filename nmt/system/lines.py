@@ -107,8 +107,7 @@ def text_file(path: str | PathLike[str]) -> Path:
 
 
 def while_unchanged(most: int) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
-    """Return a decorator for a function of a text's path and hashable arguments: its last results are kept, each
-    until the file changes."""
+    """Return a decorator for a function of a path and hashable arguments that keeps results until the file changes."""
 
     def decorate(read: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
         kept = lru_cache(most)(lambda stamp, *given, **named: read(*given, **named))

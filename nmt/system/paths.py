@@ -100,8 +100,7 @@ def is_folder(path: Path) -> bool:
 
 def kind(path: Path) -> str:
     """Return in words what is at the path: `a folder`, `nothing there`. Raises PathError like `look`."""
-    found = look(path)
-    if found is None:
+    if (found := look(path)) is None:
         return "nothing there"
     kinds = {"a file": stat.S_ISREG, "a folder": stat.S_ISDIR, "a socket": stat.S_ISSOCK, "a pipe": stat.S_ISFIFO}
     return next((name for name, holds in kinds.items() if holds(found.st_mode)), "a device")

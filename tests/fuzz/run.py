@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from nmt.cli.commands.translate import translate
 from nmt.decode import Shortlist
-from nmt.storage.model_folder import SHORTLIST_NAME, load_subwords, save_shortlist, subwords_digest
+from nmt.storage.model_folder import SHORTLIST_NAME, load_subwords, save_tensors, shortlist_tensors, subwords_digest
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.saved_models import write_folder
 
@@ -267,6 +267,6 @@ def make_model(folder: Path) -> Path:
     V = tgt.vocab_size
     starts = np.minimum(np.arange(V + 1), 30).astype(np.int64)
     shortlist = Shortlist(starts, np.arange(4, 34, dtype=np.int32), np.arange(4, 30, dtype=np.int32), V)
-    save_shortlist(made / SHORTLIST_NAME, shortlist, {"subwords": subwords_digest(src, tgt)})
+    save_tensors(made / SHORTLIST_NAME, shortlist_tensors(shortlist), {"subwords": subwords_digest(src, tgt)})
     save_bundle(folder / "model.nmt", load_saved_model(made))
     return folder / "model.nmt"

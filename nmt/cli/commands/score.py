@@ -71,8 +71,7 @@ def score(
 
 
 def perplexity(log_prob: float, count: int) -> float:
-    """Return the perplexity per token of `count` tokens whose log-probabilities sum to `log_prob`; infinite if too
-    large."""
+    """Return the perplexity per token of `count` tokens of which `log_prob` is the sum; infinite if too large."""
     mean = -log_prob / max(1, count)
     return math.inf if mean >= 700 else math.exp(mean)
 

@@ -89,7 +89,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
-    from nmt.storage.model_folder import SHORTLIST_NAME, save_shortlist, subwords_digest
+    from nmt.storage.model_folder import SHORTLIST_NAME, save_tensors, shortlist_tensors, subwords_digest
 
     for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
         if (options[one] is None) != (options[other] is None):
@@ -119,7 +119,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
         "miss_percent": {name: counted.rate for name, counted in misses.items()},
     }
     _check_misses(folder / SHORTLIST_NAME, misses["translation"].rate, options)
-    save_shortlist(folder / SHORTLIST_NAME, found, content)
+    save_tensors(folder / SHORTLIST_NAME, shortlist_tensors(found), content)
     size = translator.config.decoding.batch_size
     means = {"a sentence": misses["reference"].candidates}
     means[f"{size} sentences in a batch"] = candidates_together(found, texts["source"], size)

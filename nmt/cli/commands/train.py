@@ -264,8 +264,7 @@ def _files_to_name(folder: Path) -> list[str]:
 
 
 def _is_prefix(name: str, langs: tuple[str | None, str | None]) -> bool:
-    """Return whether a name is the prefix of two files of these languages. Raises UsageError if it is the prefix of two
-    files, and the languages are not given."""
+    """Return whether a name is the prefix of two files of these languages. Raises UsageError if these are not given."""
     from nmt.data.corpora.language_names import language_of
 
     place = Path(name)

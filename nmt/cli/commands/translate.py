@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,8 +198,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
         raise click.UsageError(f"--format {options['form']} is for one document, not for tables, folders and shards.")
     if options["column"] == options["output_column"]:
         raise click.UsageError(f"--output-column {options['column']} must be another column than --column.")
-    wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
-    if wrong:
+    if wrong := [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]:
         raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
     check_no_models(model_dir, inputs)
     if options["output"] == "-":
@@ -326,7 +326,8 @@ def _run(job: _Job, source: str, records: Lines[streams.Record], translator: Tra
     from nmt.inference.pipeline import phrases_for
     from nmt.inference.translator import Constraints
 
-    streams.tell_to_type(source)
+    if source == STDIN and sys.stdin is not None and sys.stdin.isatty():  # which would otherwise wait in silence
+        streams.tell("Type a sentence, then Enter; Ctrl-D ends.")
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
         if job.continued is not None:
@@ -353,7 +354,7 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
         for text in streams.output_of(job.form, job.number, line, found):
             job.writer.write(text)
     if job.alignments is not None:
-        job.alignments.write(streams.soft_alignment_line(found) if job.soft else streams.alignment_line(found))
+        job.alignments.write(streams.alignment_line(found[0].detail, soft=job.soft))
     if job.plots is not None and found[0].detail is not None:
         streams.write_plot(job.plots / f"{job.number}.svg", found[0].detail)
     job.number += 1

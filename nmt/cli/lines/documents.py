@@ -28,8 +28,7 @@ _FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention
 
 def check_document_options(source: str, options: dict[str, Any]) -> None:
     """Raise UsageError for options that do not apply to a document."""
-    given = [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options.get(name)]
-    if given:
+    if given := [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options.get(name)]:
         raise click.UsageError(f"--format {options['form']} goes without {', '.join(given)}, which are for lines.")
     if options["form"] == "auto" and source == STDIN:
         raise click.UsageError("--format auto needs the name of a file; name the format of standard input.")
@@ -42,15 +41,16 @@ def translate_document(
     search: dict[str, Any],
     phrases: tuple[list[tuple[str, str]], list[str]],
 ) -> None:
-    """Translate a document and write it. `phrases`: the glossary's pairs, and the forbidden phrases. Raises
-    DataError."""
+    """Translate and write a document. `phrases`: the glossary's pairs, and the forbidden ones. Raises DataError."""
     from nmt.cli.lines.meter import Meter
     from nmt.documents.document import left_text, read_document
     from nmt.documents.forms import format_of
     from nmt.documents.passage import MENDED, sentence_splitter
-    from nmt.inference.pipeline import check_no_factors
+    from nmt.inference.pipeline import check_no_factors, phrases_for
+    from nmt.inference.translator import Constraints
 
     check_no_factors(translator, "--format")
+    glossary, forbidden = phrases
     form = format_of(source) if options["form"] == "auto" else options["form"]
     splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
     languages = translator.config.data.src.lang, translator.config.data.tgt.lang
@@ -69,9 +69,14 @@ def translate_document(
         for start in range(0, len(sentences), size):
             chunk = sentences[start : start + size]
             for details in (False, True):
-                texts = [one.asked for one in chunk if one.needs_detail == details]
-                if texts:
-                    found += _translated(translator, texts, search | {"details": details}, options, phrases, meter)
+                if texts := [one.asked for one in chunk if one.needs_detail == details]:
+                    constraints = Constraints(
+                        prefixes=options["prefix_text"],
+                        glossary=[phrases_for(translator, text, glossary) for text in texts] if glossary else None,
+                        forbidden=forbidden,
+                    )
+                    own = search | {"details": details, "constraints": constraints}
+                    found += [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, **own)]
             found[start:] = _in_order(chunk, found[start:])
             for number, one in enumerate(found[start:], start=start):
                 notices.add(number, [*one.warnings, *([MENDED] if chunk[number - start].changes(one) else [])])
@@ -80,27 +85,6 @@ def translate_document(
     _write(options["output"], document.write(texts))
     if document.left:
         tell(f"warning: {source_name(source)}: left untranslated: {left_text(document.left)}")
-
-
-def _translated(
-    translator: Translator | Pivot,
-    texts: list[str],
-    search: dict[str, Any],
-    options: dict[str, Any],
-    phrases: tuple[list[tuple[str, str]], list[str]],
-    meter: Any,
-) -> list[Translation]:
-    """Return the best translation of each sentence, with the constraints that the options set for all sentences."""
-    from nmt.inference.pipeline import phrases_for
-    from nmt.inference.translator import Constraints
-
-    glossary, forbidden = phrases
-    constraints = Constraints(
-        prefixes=options["prefix_text"],
-        glossary=[phrases_for(translator, text, glossary) for text in texts] if glossary else None,
-        forbidden=forbidden,
-    )
-    return [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, constraints=constraints, **search)]
 
 
 def _in_order(chunk: list[Any], found: list[Translation]) -> list[Translation]:

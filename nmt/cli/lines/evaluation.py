@@ -56,8 +56,7 @@ class Evaluation:
         return cls(references, refs, [] if src is None else _read(src, 0, langs, **how), options)
 
     def read(self, file: str) -> list[str]:
-        """Return the translations in a file. Raises DataError if it has another number of lines than the sources or the
-        references."""
+        """Return the translations in a file. Raises DataError if sources or references have another number of lines."""
         lines = _read(file)
         counts = {self.names[0]: len(self.references[0])} | ({"--src": len(self.sources)} if self.sources else {})
         for other, count in counts.items():

@@ -118,7 +118,12 @@ def check_forms(source: str, options: dict[str, Any]) -> None:
     if output == STDOUT and form in PACKED_FORMATS and sys.stdout is not None and sys.stdout.isatty():
         raise DataError(f"{STDOUT_NAME}: must be a file or a pipe for {form}, got a terminal; name a file with -o")
     if form != "lines":
-        _check_ending(output, form)
+        named, ending = _form_of(output), PurePath(output).suffix.lower()
+        is_known = named is not None or ending in _NOT_TEXT
+        if is_known and output != STDOUT and named != form and {named, form} not in _ALIKE:
+            raise DataError(
+                f"{output}: must end as INPUT does, got {form} for {ending}; the output has the format of INPUT"
+            )
         return
     if takes_any_lines():
         return
@@ -145,14 +150,6 @@ def check_lines_output(output: str, output_format: str | None = None) -> None:
             f"{output}: must have the ending of a text, got lines for {ending}; name it .txt, or give --format if "
             "INPUT is such a document"
         )
-
-
-def _check_ending(output: str, form: str) -> None:
-    """Raise DataError if a document has the ending of another format."""
-    named, ending = _form_of(output), PurePath(output).suffix.lower()
-    if named == form or {named, form} in _ALIKE or output == STDOUT or named is None and ending not in _NOT_TEXT:
-        return
-    raise DataError(f"{output}: must end as INPUT does, got {form} for {ending}; the output has the format of INPUT")
 
 
 def _form_of(name: str) -> str | None:

@@ -108,8 +108,7 @@ def quietly(is_quiet: bool) -> Iterator[None]:
 
 
 class WarningsOnly(io.TextIOBase):
-    """A text stream that passes on warnings and errors, and is no terminal, so that no live line is written to it.
-    `stream`: the stream that it writes to."""
+    """A text stream that passes warnings and errors on to `stream`, and is no terminal: it gets no live line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -136,12 +135,6 @@ def tell(text: str, end: str = "\n") -> None:
         click.echo(coloured(text, sys.stderr) + end, nl=False, err=True)
     except OSError:
         discard(sys.stderr.fileno())
-
-
-def tell_to_type(source: str) -> None:
-    """Say how to type the input if it comes from a terminal, which would otherwise wait in silence."""
-    if source == STDIN and sys.stdin is not None and sys.stdin.isatty():
-        tell("Type a sentence, then Enter; Ctrl-D ends.")
 
 
 @contextlib.contextmanager
@@ -196,8 +189,7 @@ def write_errors(name: str) -> Iterator[None]:
 
 
 def check_page(output: str, earlier: str) -> None:
-    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text. earlier: What
-    may be replaced, `an earlier report`."""
+    """Raise DataError if a file to write exists and is no HTML page. earlier: What is replaced, `an earlier report`."""
     try:
         if output == STDOUT or not is_file(Path(output)):
             return
@@ -224,8 +216,7 @@ def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path
             if (known := _identity(path, 0)) is not None:
                 taken[known] = name if isinstance(source, list) else f"that of {name}"
     for name, target in outputs.items():
-        known = _identity(target, 1)
-        if known is None:
+        if (known := _identity(target, 1)) is None:
             continue
         if known in taken:
             raise DataError(
@@ -252,8 +243,7 @@ def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record
 
 
 def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Record]:
-    """Yield lines with those of the other files. Raises DataError as soon as another file ends early, or at the end if
-    it goes on."""
+    """Yield lines with those of the other files. Raises DataError where another file ends early, or goes on."""
     count = 0
     for count, line in enumerate(lines, start=1):
         parallel = {name: next(other, None) for name, other in others.items()}
@@ -335,21 +325,15 @@ def output_of(form: str, number: int, source: str, found: list[Translation]) -> 
         yield json.dumps(record, ensure_ascii=False)
 
 
-def alignment_line(found: list[Translation]) -> str:
-    """Return the best translation's alignment in Pharaoh format."""
-    from nmt.data.alignment.word_alignment import pharaoh
+def alignment_line(detail: Detail | None, *, soft: bool) -> str:
+    """Return a translation's alignment in Pharaoh format; if `soft`, its word attention: for each target word the
+    weights of all source words and of the source's end, separated by commas; spaces separate target words."""
+    from nmt.data.alignment.word_alignment import pharaoh, soft_alignment, words_of
 
-    return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
-
-
-def soft_alignment_line(found: list[Translation]) -> str:
-    """Return the best translation's word attention: for each target word the weights of all source words and of the
-    source's end, separated by commas; spaces separate target words."""
-    from nmt.data.alignment.word_alignment import soft_alignment, words_of
-
-    detail = found[0].detail
     if detail is None:
         return ""
+    if not soft:
+        return pharaoh(detail.alignment)
     tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
     weights = soft_alignment(detail.attention, words_of(detail.src_tokens), words_of(tokens))
     return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in weights)

@@ -278,8 +278,7 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
 @dataclass(frozen=True)
 class Work:
     """Options for translating rows. form: The format of all files, one of FORMATS; None detects it by their names.
-    columns: Column names of tables. translate: Translates a list of rows. size: Number of rows at a time. langs: The
-    codes of the model's languages."""
+    columns: Names of columns. translate: Translates a list of rows. size: Rows at a time. langs: The model's codes."""
 
     form: str | None
     columns: Columns
@@ -393,8 +392,7 @@ def _translate(task: Task, work: Work) -> int:
 
 
 def check_record(output: Path, run: dict[str, Any]) -> None:
-    """Record in the output folder what its translations depend on: model and settings. Raises DataError if it contains
-    files of another model or other settings."""
+    """Record in the output folder the model and settings of its files. Raises DataError if it has some of others."""
     path, wanted = output / RECORD_NAME, json.loads(json.dumps(run))
     with write_errors(str(output)):
         if output.exists() and not output.is_dir():
@@ -434,8 +432,7 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
     for one, _ in found:
         if not paths.exists(one):
             tell(f"warning: {paths.shown(one)}: skipped, a broken link")
-    found = [(one, name) for one, name in found if paths.is_file(one)]
-    if not found:
+    if not (found := [(one, name) for one, name in found if paths.is_file(one)]):
         raise DataError(f"{path}: must contain files to translate, got none; give another folder")
     return found
 

@@ -11,6 +11,7 @@ import shlex
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from importlib import import_module
 from typing import IO, Any, ClassVar
 
@@ -63,8 +64,7 @@ class Command(click.Command):
             try:
                 _, extra, order = self.make_parser(ctx).parse_args(args=list(args))
             except click.NoSuchOption as error:
-                clause = advice(error.option_name, self, known)
-                if clause is None:
+                if (clause := advice(error.option_name, self, known)) is None:
                     raise nearest(error, ctx) from None
                 raise click.UsageError(f"No such option {error.option_name!r}; {clause}", ctx) from None
             if extra and (about := about_extra(extra, self, known)):
@@ -123,8 +123,7 @@ def _telling_of_spaces(ctx: click.Context) -> Iterator[None]:
 
 
 def _with_spaces(args: list[str]) -> list[str] | None:
-    """Return the arguments with those joined, up to twelve, that are a path together and of which one is none alone;
-    None if no such path exists."""
+    """Return the arguments with those joined, up to twelve, that only together are a path; None without any."""
     is_missing = [not os.path.exists(word) for word in args]
     for start in range(len(args)):
         for end in range(start + 2, min(start + 12, len(args)) + 1):
@@ -274,8 +273,7 @@ class ByteSize(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of bytes."""
         if isinstance(value, str) and not value.lstrip("-").isdecimal():
-            found = re.fullmatch(rf"(\d+) ?({'|'.join(self._UNITS)})", value)
-            if found is None:
+            if (found := re.fullmatch(rf"(\d+) ?({'|'.join(self._UNITS)})", value)) is None:
                 self.fail(f"{value!r} is not a number of bytes, such as 67108864, 64M or 2G.", param, ctx)
             value = int(found[1]) * self._UNITS[found[2]]
         return int(super().convert(value, param, ctx))
@@ -372,13 +370,7 @@ class ColumnPair(click.ParamType):
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a decorator that applies all of these options, in this order."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda function: reduce(lambda done, option: option(done), reversed(options), function)
 
 
 table_options = together(

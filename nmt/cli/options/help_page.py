@@ -13,9 +13,8 @@ ALL = "nmt.help_all"
 """The key of a click context's `meta` that is true when --help-all prints."""
 
 GROUPS = {
-    "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator dev_src dev_tgt
-        pairs translated tag form split input_format column output_column shard
-        leave_numbers strict""",
+    "Text": """dev src_lang tgt_lang columns header sheet src tgt hyp ref ref_separator dev_src dev_tgt pairs translated
+        tag form split input_format column output_column shard leave_numbers strict""",
     "Result": """output samples n_best scores output_format resume alignments alignment_type plot_attention
         plot_confidence tsv as_json""",
     "Metrics": "metrics tokenize lowercase confidence",
@@ -24,8 +23,7 @@ GROUPS = {
     "Model": "folder preset overrides checkpoint ensemble ensemble_average then cells",
     "Search": "",
     "Sampling": "sampling sampling_temperature sampling_topk sampling_topp sampling_seed",
-    "Words and phrases": """memory glossary glossary_bonus forbid prefix prefix_text replace_unk
-        dictionary generate_unk""",
+    "Words and phrases": "memory glossary glossary_bonus forbid prefix prefix_text replace_unk dictionary generate_unk",
     "Shortlist": "per_source mass frequent most_missed",
     "Speed": "batch_size shortlist compute_dtype threads device cache",
     "Server": "host port pivot learn log_texts keys allow_origin allow_host",
@@ -76,8 +74,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
 
 def help_record(option: click.Option, ctx: click.Context) -> Record | None:
     """Return what click shows of an option, with plain names of numbers, and defaults in words without parentheses."""
-    record = option.get_help_record(ctx)
-    if record is None:
+    if (record := option.get_help_record(ctx)) is None:
         return None
     names, text = record
     if isinstance(option.show_default, str):

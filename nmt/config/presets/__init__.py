@@ -100,8 +100,7 @@ def near(pairs: int, of_words: bool = False) -> list[Point]:
 
 def expectation(pairs: int, of_words: bool = False) -> str | None:
     """Return a line that says what to expect of so much text; None where nothing like it was measured."""
-    points = near(pairs, of_words)
-    if not points:
+    if not (points := near(pairs, of_words)):
         return None
     name = "of 100 words right" if of_words else "BLEU"
     said = " or ".join(

@@ -51,8 +51,7 @@ class Edits:
 
     @classmethod
     def learn(cls, src: TokenRows, tgt: TokenRows, vocab_size: int, rounds: int = _ROUNDS) -> Edits:
-        """Return the edits that are learned from these pairs in some rounds of expectation maximisation; of many pairs
-        from _MOST_LEARNED of them."""
+        """Return the edits that some rounds of expectation maximisation learn, of many pairs from _MOST_LEARNED."""
         found = cls(vocab_size)
         src, tgt = src.evenly(_MOST_LEARNED), tgt.evenly(_MOST_LEARNED)
         by_length = np.lexsort((tgt.lengths, src.lengths))  # little is padded

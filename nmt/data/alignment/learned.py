@@ -177,8 +177,7 @@ def _places(src: TokenRows, tgt: TokenRows, diagonal: float) -> _Places:
 
 
 def _digamma(x: np.ndarray) -> np.ndarray:
-    """Return the derivative of the logarithm of the gamma function at positive x (Abramowitz and Stegun 1964, 6.3.5
-    and 6.3.18)."""
+    """Return the derivative of the log of the gamma function, x > 0 (Abramowitz and Stegun 1964, 6.3.5, 6.3.18)."""
     shift = sum(1.0 / (x + k) for k in range(6))
     x = x + 6.0
     series: np.ndarray = np.log(x) - 0.5 / x - 1 / (12.0 * x**2) + 1 / (120.0 * x**4) - 1 / (252.0 * x**6) - shift

@@ -106,8 +106,7 @@ def gather(src: TokenRows, tgt: TokenRows, rows: np.ndarray, numbers: np.ndarray
 def _pad(
     table: TokenRows, rows: np.ndarray, lengths: np.ndarray, before: tuple[int, ...], after: tuple[int, ...]
 ) -> np.ndarray:
-    """Return the tokens of the rows between `before` and `after` (which `lengths` include), then padding: [max of
-    lengths, B]."""
+    """Return the tokens between `before` and `after` (which `lengths` include), then padding: [max of lengths, B]."""
     time = max(1, int(lengths.max(initial=0))) if len(rows) else 0
     steps = np.arange(time) - len(before)
     real = (steps >= 0) & (steps < lengths[:, None] - len(before) - len(after))
@@ -120,9 +119,8 @@ def _pad(
 
 
 def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:
-    """Return the order [N], by target length, in which the rows of a pool are split into batches. Source lengths rise
-    within one band of target lengths and fall within the next, so that a batch that spans two bands does not contain
-    both the longest and the shortest sources."""
+    """Return the order [N], by target length, in which a pool's rows are split into batches. Source lengths rise within
+    a band of target lengths and fall in the next: no batch that spans two has the longest and shortest sources."""
     band = tgt_lengths // _BAND
     return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
 

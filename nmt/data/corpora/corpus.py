@@ -3,6 +3,7 @@
 import re
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -161,22 +162,20 @@ def load_parallel(
     tgt: Side,
     *,
     training: bool = True,
-    keep_texts: bool | None = None,
     rules: LineFilter | None = None,
     readers: Readers | None = None,
 ) -> ParallelCorpus:
     """Read, clean and tokenize PREFIX.SRC and PREFIX.TGT (or .gz, .zst), or a list of corpora, one after another.
 
     For training, a pair with an empty side, or with a side longer than its `max_length`, is dropped and counted.
-    Otherwise every line is kept, even an empty one, so that translations line up with it, and the texts are kept too
-    (`keep_texts` overrides this). `rules` drop more pairs; the corpus has their counts. `readers` share the work for a
-    text that is not kept; all of them must call this function.
+    Otherwise every line is kept, even an empty one, so that translations line up with it, and the texts are kept too.
+    `rules` drop more pairs; the corpus has their counts. `readers` share the work for training; all of them must call
+    this function.
 
     Raises DataError if a file is missing or damaged, if the files of one text differ in their number of lines, if a row
     is not a pair, or if no pair is left.
     """
-    keep_texts = not training if keep_texts is None else keep_texts
-    collected = Collected((src, tgt), rules, readers, training=training, keep_texts=keep_texts)
+    collected = Collected((src, tgt), rules, readers, training=training)
     ends, weights = [], []
     for source in sources_of(corpora):
         tag = _checked_tag(source.tag, src)
@@ -248,20 +247,13 @@ def _tagged(lines: list[str], tag: str) -> list[str]:
 
 class Collected:
     """Cleans, tokenizes and collects what has been read, and counts the pairs that it drops (see `load_parallel`): one
-    array for each chunk, joined once at the end. With several readers, each processes every n-th chunk, and all count
-    the lines of all chunks."""
+    array for each chunk, joined at the end. With n readers, each processes every n-th chunk; all count all lines."""
 
     def __init__(
-        self,
-        sides: tuple[Side, Side],
-        rules: LineFilter | None,
-        readers: Readers | None,
-        *,
-        training: bool,
-        keep_texts: bool,
+        self, sides: tuple[Side, Side], rules: LineFilter | None, readers: Readers | None, *, training: bool
     ) -> None:
-        self.sides, self.rules, self.training, self.keep_texts = sides, rules, training, keep_texts
-        self.readers = Readers() if readers is None or keep_texts else readers
+        self.sides, self.rules, self.training = sides, rules, training
+        self.readers = readers if training and readers is not None else Readers()
         self.skipped = np.zeros(2, np.int64)  # with an empty side, and too long
         # The arrays of each chunk of this reader, by chunk number.
         self.ids: tuple[Pieces, ...] = tuple(Pieces() for _ in sides)
@@ -269,7 +261,7 @@ class Collected:
         self.numbers: dict[int, np.ndarray] = {}
         self.hashes: dict[int, np.ndarray] = {}
         self.texts: tuple[list[str], ...] = ([], [])
-        """The source lines with their tags, and the cleaned target lines, if texts are kept."""
+        """The source lines with their tags, and the cleaned target lines, if it is not for training."""
         self.chunks = self.total = 0
 
     def add(self, rows: Sequence[tuple[str, ...]], tag: str) -> None:
@@ -302,9 +294,9 @@ class Collected:
         for ids, lengths, of_side in zip(self.ids, self.lengths, rows, strict=True):
             found = TokenRows.from_lists([of_side[i] for i in kept.tolist()])
             ids[self.chunks], lengths[self.chunks] = found.tokens, found.lengths
-        if self.keep_texts:
+        if not self.training:
             for texts, lines in zip(self.texts, (_tagged(raw[0], tag), clean[1]), strict=True):
-                texts.extend(lines[i] for i in kept.tolist())
+                texts.extend(lines)
 
     def gathered(self) -> tuple[list[TokenRows], np.ndarray, list[int]]:
         """Return, in every reader, the rows of each side, their line numbers, and the numbers of pairs skipped because
@@ -312,7 +304,9 @@ class Collected:
         readers = self.readers
         skipped: list[int] = np.sum(readers.all_gather(self.skipped), axis=0).tolist()
         if self.rules is not None:
-            self.rules.add_up(readers.all_gather(self.rules.counts))
+            of_each, self.rules.counts = readers.all_gather(self.rules.counts), Counter()
+            for counts in of_each:
+                self.rules.counts.update(counts)
             if self.rules.settings.duplicates and self.training:
                 self._drop_duplicates(self.rules)
         rows = []
@@ -332,8 +326,6 @@ class Collected:
             for ids, lengths in zip(self.ids, self.lengths, strict=True):
                 ids[number] = ids[number][np.repeat(keep, lengths[number])]
                 lengths[number] = lengths[number][keep]
-        kept = np.flatnonzero(first).tolist()
-        self.texts = tuple([texts[i] for i in kept] if texts else [] for texts in self.texts)
 
 
 _PACKED_FACTOR = 4

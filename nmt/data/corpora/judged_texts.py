@@ -46,8 +46,7 @@ class Named:
 def judged(texts: Sequence[Named], langs: Sequence[str], *, lines: bool = True, **how: Any) -> list[str]:
     """Return a line for each doubt about texts that are lines of a source or a target, whose languages have the codes
     `langs`. A language that nothing is known about raises none; nor does INPUT, read as lines, if it is a table. `how`:
-    columns, header and sheet of tables. Raises DataError if a source is also a target, or, with `lines`, if a file is
-    markup."""
+    columns, header and sheet of tables. Raises DataError: A source is a target, too, or, with `lines`, markup."""
     pairs = [one.path for one in texts if one.what != "INPUT"]
     tables = dict.fromkeys(path for path in pairs if format_of(path) in (*GRIDS, *RECORDS))
     told = [line for table in tables for line in judged_corpus(Source(table, **how), langs)]
@@ -116,8 +115,7 @@ def ending_of(path: str) -> tuple[str, bool] | None:
 
 def _by_ending(path: str, side: int, langs: Sequence[str]) -> str | None:
     """Return `NAME by its name` if the name of a file says that it is another language than that of its side."""
-    found = ending_of(path)
-    if found is None:
+    if (found := ending_of(path)) is None:
         return None
     code, is_ending = found
     own, other = langs[side], langs[1 - side]
@@ -283,8 +281,7 @@ def _by_values(part: CorpusPart, texts: Sequence[Sequence[str]]) -> list[str]:
 
 
 def valueless(lines: Sequence[str]) -> tuple[int, str | None] | None:
-    """Return for a side without letters, or that nearly always has the same text, how many lines, and that text. None
-    for any other side, or a short one."""
+    """Return for a side without letters, or nearly always of one text, its number of lines and that text; else None."""
     filled = [line.strip() for line in lines if line.strip()]
     if len(filled) < LEAST:
         return None

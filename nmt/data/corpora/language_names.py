@@ -86,8 +86,7 @@ def _names() -> dict[str, frozenset[str]]:
 
 
 _LEAST, _MOST, _TOGETHER = 100, 400, 10
-"""The lines, and different words, from which a language is detected, at most so many, and how many are judged as one
-text."""
+"""The lines, and different words, from which a language is detected, at most, and how many are judged as one text."""
 _SURE = 0.95
 """Share of these texts that must be in one language, and share of letters that must be of one script."""
 _OF_SCRIPT = dict(
@@ -153,8 +152,7 @@ def exchanged_rows(rows: Sequence[Sequence[str]], langs: Sequence[str]) -> list[
     """Return the places of rows of source and target whose sides stand the other way round than those of most rows: by
     scripts, or by a detector that knows both languages, or one of wide use."""
     scripts = [(script_of([src]), script_of([tgt])) for src, tgt in rows]
-    counts = Counter(pair for pair in scripts if "" not in pair and pair[0] != pair[1])
-    if counts:
+    if counts := Counter(pair for pair in scripts if "" not in pair and pair[0] != pair[1]):
         usual, count = counts.most_common(1)[0]
         if count + counts[usual[::-1]] >= _SURE * len(rows):
             return [place for place, pair in enumerate(scripts) if pair == usual[::-1]]

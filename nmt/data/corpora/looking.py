@@ -166,8 +166,7 @@ def _languages(words: Sequence[str], langs: Sequence[str]) -> frozenset[str]:
     """Return the languages that the words of a heading name together, or each alone, by a name or a code of `langs`."""
     if not words:
         return frozenset()
-    whole = languages_named(" ".join(words))
-    if whole:
+    if whole := languages_named(" ".join(words)):
         return whole
     known = {lang.casefold(): code for lang in langs if (code := language_of(lang)) is not None}
     known |= {name: code for code in (*known.values(),) for name in names_in(code, tuple(known.values()))}
@@ -449,8 +448,7 @@ def _look_at_records(path: str, form: str, langs: tuple[str | None, ...], column
         for pair in counts:
             counts[pair] = sum(all(found) for fields in records for found in paired(fields, pair))
         least = _RARE * max(counts.values(), default=0)
-        kinds = [(*pair, count) for pair, count in counts.items() if count > least]
-        if not kinds:
+        if not (kinds := [(*pair, count) for pair, count in counts.items() if count > least]):
             wanted = " and ".join(lang for lang in langs if lang) or "pairs of known kinds"
             raise DataError(
                 f"{path}: must have texts of {wanted}, got {', '.join(list(texts)[:20])}; name two with --columns"

@@ -138,17 +138,14 @@ def with_factors(
                     yield " ".join(word for word, *_ in split_words(line, count, separator, index))
 
             words = auto_subwords(data.subwords, bare, notify)
-        if len(words.factor_sizes) == count:
-            return words
-        return learn_factors(words, text(), count, separator)
+        return words if len(words.factor_sizes) == count else learn_factors(words, text(), count, separator)
     except FactorError as error:
         raise error.at(f"{name_of(data.train)}, source line {error.index + 1}") from None
 
 
 def tags_of(data: DataConfig) -> list[str]:
-    """Return the distinct tags of the training and held-out corpora, and the features of the training ones, as source
-    sentences contain them; a text of lines such as `walk +V +PST` has them, too. With subwords of type word, features
-    need not be known."""
+    """Return the distinct tags of training and held-out corpora, and the training ones' features, as source sentences
+    contain them; lines such as `walk +V +PST` have them, too. With subwords of type word, they need not be known."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
     src, tgt = data.src, data.tgt
     found = {clean_line(source.tag, src.lowercase, src.normalize) for source in sources if source.tag}

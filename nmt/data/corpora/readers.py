@@ -123,8 +123,7 @@ def rows_before(own: Mapping[int, np.ndarray], readers: Readers) -> np.ndarray:
 
 class TokenRows(Sequence[np.ndarray]):
     """Sequences of ids, concatenated: `rows[i]` is an int32 view of sequence i. `tokens` [sum of lengths] int32,
-    `starts` [N + 1] int64. This takes four bytes a token and eight a sequence; a list of lists takes over thirty bytes
-    a token."""
+    `starts` [N + 1] int64. This takes four bytes a token and eight a sequence; lists take over thirty bytes a token."""
 
     def __init__(self, tokens: np.ndarray, starts: np.ndarray) -> None:
         """Keep both arrays without copying them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -209,8 +209,7 @@ Lines = Sequence[Sequence[str]]
 
 class LineFilter:
     """Decides which pairs to keep, for one block of a text after another; with the rule `duplicates` the caller drops
-    these, by `first_of_each`, after reading everything. `held_out`: cleaned source lines that `overlap` keeps out of
-    training."""
+    these, by `first_of_each`, after reading everything. `held_out`: cleaned source lines, for the rule `overlap`."""
 
     def __init__(self, settings: FilterConfig, held_out: Iterable[str] = ()) -> None:
         self.settings = settings
@@ -247,12 +246,6 @@ class LineFilter:
         keep[np.unique(hashes, return_index=True)[1]] = True
         self.counts["duplicates"] = int((~keep).sum())
         return keep
-
-    def add_up(self, counts: Sequence[Mapping[str, int]]) -> None:
-        """Set the counts to the sums over filters that each read a part of the text."""
-        self.counts = Counter()
-        for of_one in counts:
-            self.counts.update(of_one)
 
     def summary(self) -> str:
         """Return how many pairs each rule removed: `12 duplicates, 3 markup`; empty if no rule is set."""

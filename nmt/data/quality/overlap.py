@@ -81,8 +81,7 @@ class OverlapIndex:
         """Return matches among cleaned lines, exact ones first; of equal held-out lines, the first is reported."""
         found: list[tuple[int, int, Likeness]] = []
         for number, line in enumerate(lines):
-            other = self._exact.get(line)
-            if other is not None:
+            if (other := self._exact.get(line)) is not None:
                 found.append((number, other, Likeness.EXACT))
                 self._likeness[other] = Likeness.EXACT
                 if not self._every:

@@ -1,5 +1,4 @@
-"""Read .csv and .tsv: which sign separates the cells, and whether quotation marks around them are the table's or the
-text's."""
+"""Read .csv and .tsv: which sign separates cells, and whether quotation marks around them are the table's."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class Dialect:
-    """The sign between cells, whether cells are in quotation marks (RFC 4180), the lines before the first row, and
-    whether spaces follow the sign."""
+    """The sign between cells, whether they are quoted (RFC 4180), lines before the first row, spaces after the sign."""
 
     separator: str = "\t"
     quoted: bool = False

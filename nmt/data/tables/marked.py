@@ -27,8 +27,7 @@ def tmx_records(path: str) -> Iterator[tuple[int, Fields]]:
 
 
 def lift_records(path: str) -> Iterator[tuple[int, Fields]]:
-    """Yield the entries of a LIFT file: lexeme, gloss (or definition), example and translation, each with its language,
-    such as gloss:en."""
+    """Yield the entries of a LIFT file: lexeme, gloss or definition, example, translation, with languages: gloss:en."""
     for number, entry in elements(path, "lift", "entry"):
         fields = _forms(entry.find("lexical-unit"), "lexeme")
         for sense in entry.iter():
@@ -42,12 +41,10 @@ def lift_records(path: str) -> Iterator[tuple[int, Fields]]:
 
 
 def flextext_records(path: str) -> Iterator[tuple[int, Fields]]:
-    """Yield the phrases of interlinear texts: text, and free or literal translation, such as free:en; then word and
-    gloss of each word."""
+    """Yield the phrases of interlinear texts: text, translation (free:en, or literal), then each word and its gloss."""
     for number, phrase in elements(path, "document", "phrase"):
         words, own = list(phrase.iter("word")), _items(phrase)
-        texts = [("text", lang, text) for kind, lang, text in own if kind == "txt"]
-        if not texts:
+        if not (texts := [("text", lang, text) for kind, lang, text in own if kind == "txt"]):
             items = [item for word in words for item in _items(word)[:1]]
             lang = next((lang for kind, lang, _ in items if kind == "txt"), "")
             texts = [("text", lang, _joined([(kind, text) for kind, _, text in items]))]
@@ -182,8 +179,7 @@ def sfm_records(path: str) -> Iterator[tuple[int, Fields]]:
     if is_usfm(path):
         raise DataError(f"{path}: must be a lexicon, got a book in USFM, of one language; give two, source and target")
     heads = [found[1] for line in islice(read_lines(path, lenient=True), _SAMPLE) if (found := _MARKED.match(line))]
-    known = [one for one in heads if not one.startswith("_")]
-    if not known:
+    if not (known := [one for one in heads if not one.startswith("_")]):
         raise DataError(
             f"{path}: must have lines that begin with markers, as \\lx and \\ge, got none; name another file"
         )
@@ -191,8 +187,7 @@ def sfm_records(path: str) -> Iterator[tuple[int, Fields]]:
     fields: Fields = []
     began = 1
     for number, line in enumerate(read_lines(path), start=1):
-        found = _MARKED.match(line)
-        if found is None:
+        if (found := _MARKED.match(line)) is None:
             if fields and line.strip():
                 fields[-1] = fields[-1][0], f"{fields[-1][1]} {line.strip()}"
         elif not found[1].startswith("_"):

@@ -55,9 +55,8 @@ class VocabularyError(DataError):
 
 
 class Subwords:
-    """A trained sentencepiece model. Ids 0 to 3 are always padding, unknown, BOS and EOS. A model from elsewhere may
-    number its tokens differently or lack some of the four: its ordinary tokens then follow from 4 on, in their
-    order."""
+    """A trained sentencepiece model. Ids 0 to 3 are always padding, unknown, BOS and EOS. Where a model from elsewhere
+    has other numbers or lacks some of the four, its ordinary tokens follow from 4 on, in their order."""
 
     def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
         """Load a model from what `model_bytes` returned; `where` begins the message of a DataError if it is damaged."""
@@ -103,9 +102,7 @@ class Subwords:
             return []
         threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
         rows: list[list[int]] = _each(partial(self._processor.encode, out_type=int, num_threads=threads), sentences)
-        if self._is_own_order:
-            return rows
-        return [self._from_model[row].tolist() for row in rows]
+        return rows if self._is_own_order else [self._from_model[row].tolist() for row in rows]
 
     def of_model(self, number: int) -> int:
         """Return our id for a number of the sentencepiece model."""
@@ -224,8 +221,7 @@ def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
     while kept:
         weight *= exp(log(1.0 - draw.random()) / size)
         skipped = floor(log(1.0 - draw.random()) / log1p(-weight))
-        found = next(islice(left, skipped, None), None)
-        if found is None:
+        if (found := next(islice(left, skipped, None), None)) is None:
             break
         kept[draw.randrange(size)] = found
     kept.reverse()
@@ -294,8 +290,7 @@ VOCAB_SIZES = ((0, 1000), (100_000, 2000), (250_000, 4000), (500_000, 8000), (4_
 """Pairs of a number of running words and the vocabulary size used from there on. An embedding is learned from the
 occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of
 thousands of large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was
-tuned with; from there on the size grows more slowly than the square root of the text, because new words become ever
-rarer."""
+tuned with; from there on the size grows more slowly than the square root of the text, as new words become rarer."""
 
 _LETTERS_A_WORD = 10
 """Text without spaces between words counts as at least one word for this many characters."""

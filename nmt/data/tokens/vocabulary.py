@@ -99,8 +99,7 @@ class Vocabulary(Subwords):
 
     def _pieces(self, word: str) -> list[str]:
         """Return the pieces of a word, cached for the first `_most_words` words."""
-        found = self._words.get(word)
-        if found is None:
+        if (found := self._words.get(word)) is None:
             found = self._cut(word)
             if len(self._words) < self._most_words:
                 self._words[word] = found

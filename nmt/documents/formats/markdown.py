@@ -82,8 +82,7 @@ def _as_common_mark(lines: Sequence[str]) -> list[str]:
 
 def _end_of_formula(line: str, n: int, closings: dict[str, list[int]]) -> int:
     """Return the last line of the formula that begins at line n; 0 if none does, or if it ends there."""
-    one = _FORMULA.match(line)
-    if one is None:
+    if (one := _FORMULA.match(line)) is None:
         return 0
     end = {"$$": "$$", "\\[": "\\]"}.get(one[1]) or one[1].replace("begin", "end", 1)
     if end in line[one.end() :] or (one[1] in ("$$", "\\[") and line[one.end() :].strip()[:1] not in ("", "\\")):
@@ -235,8 +234,7 @@ def _groups(pieces: list[str]) -> Iterator[tuple[int, int, int]]:
     line are kept: an alert's `[!NOTE]` is a line by itself, an abbreviation's `*[HTML]:` begins one."""
     starts = {0: 0}
     for n, piece in enumerate(pieces):
-        found = _LINE_START.match(piece)
-        if found:
+        if found := _LINE_START.match(piece):
             starts[n] = found.end()
         if _ROW.fullmatch(piece) or (found and found[1]) or (n == 0 and _HEADLINE.fullmatch(piece)):
             starts.setdefault(n, 0)

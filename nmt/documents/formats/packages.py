@@ -213,8 +213,7 @@ class MixedReader:
         self._text(at, one.inner_end)
 
     def _text(self, start: int, end: int) -> None:
-        raw = _INSTRUCTION.sub("", xml_places.without_cdata(self._content[start:end].decode()))
-        if raw:
+        if raw := _INSTRUCTION.sub("", xml_places.without_cdata(self._content[start:end].decode())):
             self.pieces.append(Piece("text", raw))
             self._is_spaced = raw[-1].isspace()
 

@@ -118,8 +118,7 @@ class RunReader:
         for run in container.children:
             if run.name != "r":
                 continue
-            size = sum(one.inner_end - one.inner for one in run.children if one.name == "t")
-            if size:
+            if size := sum(one.inner_end - one.inner for one in run.children if one.name == "t"):
                 look = self._look_of(run)
                 looks.setdefault(look.form, look)
                 sizes[look.form] += size

@@ -66,7 +66,12 @@ def read(file: File) -> Document:
     if languages is not None:
         for one in heads:
             for attribute, language in zip(_LANGUAGES[one.name], languages, strict=True):
-                _check_language(one.attributes.get(attribute, ""), language, f"{name}: {attribute}")
+                given = one.attributes.get(attribute, "")
+                theirs, ours = (re.split("[-_]", code)[0].lower() for code in (given, language))
+                if theirs and theirs != ours and len(theirs) == len(ours):  # codes of other kinds are not compared
+                    raise DataError(
+                        f"{name}: {attribute} must be the model's, {language}, got {given}; choose another model"
+                    )
     is_2 = bool(heads) and not heads[0].attributes.get("version", "1").startswith("1")
 
     def write(found: Sequence[str]) -> bytes:
@@ -81,13 +86,6 @@ def read(file: File) -> Document:
         return back(replaced(data, changes)) if changes else content
 
     return Document([unit.passage for unit in units], write)
-
-
-def _check_language(given: str, expected: str, where: str) -> None:
-    """Raise DataError if a file's language differs from the model's; codes of other kinds are not compared."""
-    one, other = (re.split("[-_]", code)[0].lower() for code in (given, expected))
-    if one and one != other and len(one) == len(other):
-        raise DataError(f"{where} must be the model's, {expected}, got {given}; choose another model")
 
 
 def _nearest(one: Element, attribute: str) -> str:
@@ -252,8 +250,7 @@ def with_codes(tokens: Iterable[Token]) -> Iterator[Token]:
 
 def _code(token: Token) -> Token:
     """Return the token of a code as what it stands for."""
-    head = _HEAD.match(token.raw)
-    if head is None:
+    if (head := _HEAD.match(token.raw)) is None:
         return token
     given = {one[1]: unescape(one[2] or one[3] or "") for one in _ATTRIBUTE.finditer(head[1])}
     content = unescape(token.raw[head.end() : token.raw.rfind("<")]) if token.kind == "alone" else ""

@@ -108,8 +108,7 @@ class Compiler:
 def levels_of(compiler: Compiler, only: Sequence[str], *, int8: bool) -> dict[str, str]:
     """Return the conditions of the levels that a library has: of those in `only`, or of all that differ."""
     every = LEVELS[compiler.machine]
-    strange = [name for name in only if name not in every]
-    if strange:
+    if strange := [name for name in only if name not in every]:
         raise ConfigError(f"--to c: levels must be of {', '.join(every)}, got {strange[0]}")
     found = {name: one for name, one in every.items() if (name in only if only else int8 or name not in _OF_INT8)}
     return found or every

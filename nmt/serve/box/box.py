@@ -155,7 +155,12 @@ class Box:
             if process.stdin is None or process.stdout is None:
                 raise RuntimeError("a process without pipes")
             if sys.platform == "win32":
-                _end_with_us(process.pid)
+                # Its job objects could limit memory and time, too; `_watch` does that on all systems but Linux.
+                kernel, job = _job_object()
+                rights = 0x0101  # PROCESS_SET_QUOTA, PROCESS_TERMINATE
+                handle = ctypes.c_void_p(kernel.OpenProcess(rights, False, process.pid))
+                kernel.AssignProcessToJobObject(ctypes.c_void_p(job), handle)
+                kernel.CloseHandle(handle)
             return _Worker(process, process.stdout, process.stdin)
         if self._home is None or self._home.poll() is not None:
             if self._home is not None:
@@ -209,15 +214,6 @@ def _job_object() -> tuple[Any, int]:
     job = kernel.CreateJobObjectW(None, None)
     kernel.SetInformationJobObject(ctypes.c_void_p(job), 9, limits, ctypes.sizeof(limits))
     return kernel, job
-
-
-def _end_with_us(process: int) -> None:
-    """Let Windows end a process with this one. Its job objects could limit memory and time, too; what watches the
-    workers does that on all systems but Linux."""
-    kernel, job = _job_object()
-    handle = ctypes.c_void_p(kernel.OpenProcess(0x0101, False, process))  # PROCESS_SET_QUOTA, PROCESS_TERMINATE
-    kernel.AssignProcessToJobObject(ctypes.c_void_p(job), handle)
-    kernel.CloseHandle(handle)
 
 
 def _refusal(job: BoxJob, kind: str, value: Any) -> RequestError:

@@ -88,8 +88,7 @@ class Trained:
     schedule: Schedule
     state: TrainingState
     average: MovingAverage | None
-    """The average of the parameters, which is the model that is validated and saved; None to use the parameters
-    themselves."""
+    """The average of the parameters, which is validated and saved as the model; None to use the parameters."""
 
 
 class CheckpointManager:
@@ -119,7 +118,13 @@ class CheckpointManager:
     def save_last(self) -> None:
         """Write the checkpoint from which a run can resume. Raises CheckpointError if the disk is full."""
         if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
-            _link(self.last_path, self.last_path.with_name(model_folder.FORMER_NAME))
+            former = self.last_path.with_name(model_folder.FORMER_NAME)
+            try:
+                link_onto(self.last_path, former)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{former}: must be written, got {explain(error)}; the last checkpoint is intact: {remedy(error)}"
+                ) from error
         self._save(self.last_path, with_optimizer=True)
         if self._ranks.rank == 0:
             self._begun_path.unlink(missing_ok=True)
@@ -133,9 +138,9 @@ class CheckpointManager:
         if is_best:
             self._save(self.best_path, with_optimizer=False)
             if calibration is not None and not self._ranks.rank:
-                model_folder.save_calibration(
-                    self.best_path.with_name(model_folder.CONFIDENCE_NAME), calibration, {"subwords": self._digest}
-                )
+                path = self.best_path.with_name(model_folder.CONFIDENCE_NAME)
+                tensors = model_folder.confidence_tensors(calibration)
+                model_folder.save_tensors(path, tensors, {"subwords": self._digest})
         dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
         for path in dropped if self._ranks.rank == 0 else ():
@@ -199,16 +204,6 @@ class CheckpointManager:
         )
 
 
-def _link(existing: Path, path: Path) -> None:
-    """Let `path` name the file `existing` (see `link_onto`). Raises CheckpointError."""
-    try:
-        link_onto(existing, path)
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: must be written, got {explain(error)}; the last checkpoint is intact: {remedy(error)}"
-        ) from error
-
-
 _BESIDE = (CONFIG_NAME, *model_folder.SUBWORD_NAMES.values(), model_folder.SHORTLIST_NAME, model_folder.CONFIDENCE_NAME)
 
 
@@ -264,9 +259,8 @@ def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], d
 
 
 def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
-    """Write a model folder whose only checkpoint is the mean of `paths`; the other files are copied from `folder`. The
-    folder appears only when it is complete. Raises CheckpointError if a checkpoint is not usable, or `out` is not empty
-    or cannot be written."""
+    """Write a model folder whose only checkpoint is the mean of `paths`, with the other files of `folder`; it appears
+    when it is complete. Raises CheckpointError if a checkpoint is not usable, or `out` not empty or not writable."""
     config = model_folder.load_folder_config(folder)
     params, content = average_checkpoints(paths)
     for path in paths:

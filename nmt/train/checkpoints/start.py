@@ -53,9 +53,8 @@ def _model_of(config: Config) -> SavedModel:
 
 def check_start(config: Config, notify: Show = tell_nobody) -> None:
     """Check the model to start from before a corpus is read. `notify` receives a warning if its languages are others.
-    Raises CheckpointError: There is none, or its parameters have another meaning with these settings; the message names
-    all settings that differ. Raises ConfigError: The optimizer to be kept is of another type, or the settings name a
-    subword model."""
+    Raises CheckpointError, which names all settings that differ: There is none, or they give its parameters another
+    meaning. Raises ConfigError: The optimizer to be kept is of another type, or the settings name a subword model."""
     if config.training.load_model is None:
         return
     saved, settings = _model_of(config), config.data.subwords
@@ -82,8 +81,7 @@ def check_start(config: Config, notify: Show = tell_nobody) -> None:
 
 
 def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
-    """Return the subwords of the model to start from; None if the settings name no such model. Raises CheckpointError
-    if there is no such model."""
+    """Return the subwords of the model to start from, None if none is named. Raises CheckpointError if it is none."""
     if config.training.load_model is None:
         return None
     saved = _model_of(config)
@@ -147,8 +145,7 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
     """Load the parameters of the model to start from into a new model, and its optimizer state if that is to be kept.
     Raises CheckpointError if there is no such checkpoint, or it is of a model with other settings. `config`: the
     settings, checked by `check_start`; load_model is set; `model`, `optimizer`: changed in place; `subwords`: the
-    subwords of this run, which may have more tokens than those of that model. Returns a description of what was
-    done."""
+    subwords of this run, which may have more tokens than those of that model. Returns what was done, in words."""
     saved, keeps = _model_of(config), not config.training.reset_optimizer
     tensors, path, added = dict(saved.params), saved.path, 0
     if config.training.extend_vocabulary:

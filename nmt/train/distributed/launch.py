@@ -22,8 +22,7 @@ def launched_size(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def join_ranks() -> Ranks:
-    """Join the processes that a launcher started with this one. Raises DeviceError if they cannot be joined: each would
-    train alone into the same folder."""
+    """Join the processes of a launcher. Raises DeviceError if that fails: each would train alone into one folder."""
     size = launched_size()
     if size == 1:
         return Ranks()

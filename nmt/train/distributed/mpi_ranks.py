@@ -141,8 +141,7 @@ class MPIRanks(Ranks):
 
 
 def await_reader(handle: int) -> None:
-    """Wait until what was written to a pipe is read, _READ_SECONDS at most: a launcher that ends all ranks does not
-    read the rest."""
+    """Wait, _READ_SECONDS at most, until a pipe is read: a launcher that ends all ranks does not read the rest."""
     import fcntl
     import termios
 

@@ -23,8 +23,7 @@ import numpy as np
 from nmt.rnn.cell import belongs
 
 PIECE_BYTES = 4 << 20
-"""Bytes of the float32 numbers of a piece: large enough to be sent at full speed, small enough for the first to be sent
-early."""
+"""Bytes of the float32 numbers of a piece: enough to be sent at full speed, few enough for the first to be early."""
 _POLL_SECONDS = 1e-4
 
 
@@ -82,26 +81,21 @@ class Reduction:
         with self._change:
             self._ready.update(self._order)
             self._change.notify()
-        error = self._done.get()
-        if error is not None:
+        if (error := self._done.get()) is not None:
             raise error
 
     def _serve(self) -> None:
-        """Exchange arrays in a thread: one update after another, each in the same order in all ranks."""
+        """Exchange arrays in a thread, update by update, each as soon as it is ready, in one order in all ranks."""
         while True:
             self._jobs.get()
             try:
-                self._reduce_all()
+                for names in self._pieces_of_names():
+                    with self._change:
+                        self._change.wait_for(lambda names=names: self._ready.issuperset(names))  # type: ignore[misc]
+                    self._reduce(names)
                 self._done.put(None)
             except BaseException as error:  # finish() raises it in the calling thread
                 self._done.put(error)
-
-    def _reduce_all(self) -> None:
-        """Reduce all arrays in their order, small neighbours together, each as soon as it is ready."""
-        for names in self._pieces_of_names():
-            with self._change:
-                self._change.wait_for(lambda names=names: self._ready.issuperset(names))  # type: ignore[misc]
-            self._reduce(names)
 
     def _pieces_of_names(self) -> list[list[str]]:
         """Return groups of names in their order; small arrays of one part of the model share a group."""

@@ -80,8 +80,7 @@ class TrainingLog:
 
     def _write(self, name: str, text: str) -> None:
         """Write text to an open file; if that fails, warn once and continue without the file."""
-        file = self._files.get(name)
-        if file is None:
+        if (file := self._files.get(name)) is None:
             return
         try:
             file.write(text)
@@ -110,9 +109,8 @@ _SUSPENDED, _TIMES = 60.0, 10.0
 
 
 class Stopwatch:
-    """Measures the seconds spent in each kind of work since its creation. A process that was stopped for a while, or
-    whose machine slept, has not worked: of a block that took so much longer than those of its kind, that one of these
-    counts."""
+    """Measures the seconds spent in each kind of work since its creation. A process that was stopped, or whose machine
+    slept, has not worked: a block that took so much longer than those of its kind counts as the longest of these."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -221,6 +219,4 @@ def format_bytes(size: float) -> str:
     """Return a size in a suitable unit: `1.42 GiB`, `37.5 MiB` or `12 KiB`."""
     if size >= 1 << 30:
         return f"{size / (1 << 30):.2f} GiB"
-    if size >= 1 << 20:
-        return f"{size / (1 << 20):.1f} MiB"
-    return f"{size / (1 << 10):.0f} KiB"
+    return f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size / (1 << 10):.0f} KiB"

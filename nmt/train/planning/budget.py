@@ -40,8 +40,7 @@ _DERIVED = ("validation_freq", "learning_rate_warmup")
 
 @dataclass(frozen=True)
 class Pace:
-    """The pace of a run's updates: `seconds` per update, `spent`, the seconds that reading and timing took, and the
-    updates of one pass over the corpus."""
+    """The pace of updates: `seconds` of one, `spent` on reading and timing, and the updates of a pass of the corpus."""
 
     seconds: float
     spent: float

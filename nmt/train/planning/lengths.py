@@ -34,8 +34,7 @@ VALIDATION_SHARE = 0.1
 LEAST_PAIRS = 50
 """The fewest pairs that `validation_pairs: auto` chooses: the score of fewer would say little."""
 _LOSS_COST, _BEAM_COST = 0.4, 0.4
-"""The time of validation for each target token, relative to training: of the loss and the encoder, and of the search,
-times its beam."""
+"""The time of validation by target token, relative to training: of loss and encoder, and of the search, by its beam."""
 LEAST_BETWEEN = 25
 """The fewest updates between validations: a short run would otherwise mostly validate."""
 MOST_BETWEEN = 2000
@@ -44,8 +43,7 @@ MOST_BETWEEN = 2000
 
 def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     """Return the settings with numbers for updates, warm-up and validation_freq for this corpus and these batches, and
-    with the learning rate scaled to the batches per update. Raises ConfigError if the warm-up is longer than the run
-    that the corpus allows."""
+    the learning rate scaled to the batches per update. Raises ConfigError if the warm-up is longer than the run."""
     a_pass = dealing.num_updates(1)
     at_most = settings.epochs * a_pass
     updates = settings.updates
@@ -77,8 +75,7 @@ def usual_updates(settings: TrainingConfig, a_pass: int) -> int:
 
 def validation_pairs(config: Config, pairs: int, tokens: int, tokens_between: float) -> int:
     """Return the number of validation pairs that are read during training. `pairs`, `tokens`: the number of all
-    validation pairs, and of their target tokens; `tokens_between`: target tokens that are trained on between two
-    validations."""
+    validation pairs, and of their target tokens; `tokens_between`: target tokens of training between validations."""
     wanted = config.training.validation_pairs
     if wanted == "auto":
         cost = _LOSS_COST + _BEAM_COST * config.decoding.beam_size

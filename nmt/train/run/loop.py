@@ -162,13 +162,11 @@ class Loop:
         state, dealing = self.state, self.parts.dealing
         while True:
             self._num_batches = dealing.batches.num_batches(state.epoch)
-            reason = self._stop_reason()
-            if reason:
+            if reason := self._stop_reason():
                 return reason
             for batches in dealing.left(state):
                 self._update(batches)
-                reason = self._after_update()
-                if reason:
+                if reason := self._after_update():
                     return reason
             state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
 
@@ -261,9 +259,8 @@ class Loop:
             )
 
     def _validate(self) -> None:
-        """Score the model; record, report and save the result. The state does not change before the scores are known: a
-        resumed run repeats a validation that Interrupted ended. Raises NMTError, without saving, if the loss has
-        exploded."""
+        """Score the model; record, report and save the result. The state changes only when the scores are known: a
+        resumed run repeats a validation that Interrupted ended. Raises NMTError, without saving: Exploded loss."""
         parts, state, metric = self.parts, self.state, self.settings.metric
         began, former = time.monotonic(), self._validation_seconds
         with parts.watch.measure("validation"), averaged(parts.average):
@@ -286,7 +283,7 @@ class Loop:
         parts.reporter.validation(
             state, scores, is_best=is_best, seconds=self._validation_seconds, elapsed=self._elapsed
         )
-        parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
+        parts.reporter.samples(state.update, self.settings.print_valid_sents, parts.validator)
         with parts.watch.measure("saving"):
             state.elapsed = self._validated_at = self._elapsed
             calibration = parts.validator.calibration() if is_best else None
@@ -350,7 +347,6 @@ class Reporter:
         """Sums over the updates since the last line of progress; `src` and `tgt` are the tokens of timed updates."""
         self._is_warm = False
         self._live_at = 0.0
-        self._validated_update = 0
 
     def add(self, batches: UpdateBatches, stats: LossStats, seconds: float) -> None:
         """Add an update that was not skipped; `seconds` is the duration of its training step alone. The time of a run's
@@ -410,7 +406,6 @@ class Reporter:
         self, state: TrainingState, scores: Mapping[str, float], *, is_best: bool, seconds: float, elapsed: float
     ) -> None:
         """Write the scores of a validation, with a `*` if they are the best so far."""
-        self._validated_update = state.update
         self.log.line(
             f"validation  update {state.update:>6}  {format_scores(scores)}"
             f"  took {format_seconds(seconds)}" + (BEST if is_best else "")
@@ -425,14 +420,14 @@ class Reporter:
             elapsed=elapsed,
         )
 
-    def samples(self, indices: Sequence[int], validator: Validator) -> None:
+    def samples(self, update: int, indices: Sequence[int], validator: Validator) -> None:
         """Write sample translations of the last validation, and the confidence intervals of its scores."""
         samples = list(validator.samples(indices))
         for sample in samples:
             for name, text in sample.items():
                 self.log.line(f"  {name:<10}  {text}")
         if samples or validator.intervals:
-            self.log.event("samples", update=self._validated_update, intervals=validator.intervals, samples=samples)
+            self.log.event("samples", update=update, intervals=validator.intervals, samples=samples)
 
     def signatures(self, signatures: Mapping[str, str]) -> None:
         """Write the signatures of the scores, which say how they were computed."""

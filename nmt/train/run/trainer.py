@@ -39,7 +39,6 @@ from nmt.train.updates.update import LossLimit
 if TYPE_CHECKING:
     from nmt.evaluate.scores import Score
     from nmt.model.translation import TranslationModel
-    from nmt.rnn.device import Device
     from nmt.train.tasks.validation import Validator
 
 
@@ -111,8 +110,7 @@ def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
     has finished, or by a text under the same name."""
     state, folder, name = parts.state, saved.path.parent, name_of(parts.config.data.dev)
     seconds = {"elapsed": state.elapsed, "validation_seconds": state.validation_seconds}
-    reason = stop_reason(state, parts.settings, parts.schedule, **seconds)
-    if reason is not None:
+    if (reason := stop_reason(state, parts.settings, parts.schedule, **seconds)) is not None:
         before, now = saved.changes.dev or (name, "another text there")
         raise CheckpointError(
             f"{folder}: is finished ({reason}), with the validation text {before}, got {now}; give the same one, or "
@@ -259,15 +257,14 @@ class Trainer:
 
     def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
         """Make or restore all parts of the run, and describe them in the log."""
-        config, threads = self.config, self._num_threads
+        config, settings, threads = self.config, self.config.training, self._num_threads
         digest = model_folder.subwords_digest(*task.subwords)
         model = task.build_model(self._device)
-        optimizer = make_optimizer(config.training, model.params, threads, model.device)
+        optimizer = make_optimizer(settings, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
-        if saved is None and config.training.load_model is not None:
+        if saved is None and settings.load_model is not None:
             log.line(start_from(config, model, optimizer, task.subwords))
-        decay = config.training.ema_decay
-        average = MovingAverage(model, decay) if decay else None
+        average = MovingAverage(model, settings.ema_decay) if settings.ema_decay else None
         plan = make_plan(config, task, self._ranks, log.line)
         trained = Trained(config, model, optimizer, plan.schedule, state, average)
         parts = Parts(
@@ -278,7 +275,7 @@ class Trainer:
             dealing=plan.dealing,
             validator=self._validator(model, task, plan, state, log),
             checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
-            reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
+            reporter=Reporter(log, settings.label_smoothing, adds=bool(settings.r_drop or settings.guided_alignment)),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
             alignments=task.alignments(log.line),
             stop=self._stop,
@@ -290,9 +287,12 @@ class Trainer:
         if config.compute_dtype == "auto":
             log.line(f"compute_dtype: auto is {resolved_dtype('auto', self._device)} on this machine")
         src, tgt = (subwords.vocab_size for subwords in task.subwords)
+        device = self._device
+        where = f"{threads} thread{'s' if threads > 1 else ''}" if device.is_cpu else f"device {device.name}"
+        where = where if self._ranks.size == 1 else f"{self._ranks.size} ranks with {where} each"
         log.line(
             f"model {config.name}: {model.num_params:,} parameters, vocabularies of {src:,} and {tgt:,}, "
-            f"{_whereabouts(self._device, threads, self._ranks.size)}, in {self.folder}"
+            f"{where}, in {self.folder}"
         )
         for warning in self._ranks.warnings(threads):
             log.line(warning)
@@ -300,8 +300,8 @@ class Trainer:
             name=config.name,
             parameters=model.num_params,
             vocabularies=[subwords.vocab_size for subwords in task.subwords],
-            batch_size=config.training.batch_size,
-            device=self._device.name,
+            batch_size=settings.batch_size,
+            device=device.name,
             threads=threads,
             machine=machine(),
         )
@@ -403,11 +403,6 @@ class Trainer:
         log.line(f"test {name_of(self.config.data.test or '')}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
         return scores
-
-
-def _whereabouts(device: Device, threads: int, ranks: int) -> str:
-    each = f"{threads} thread{'s' if threads > 1 else ''}" if device.is_cpu else f"device {device.name}"
-    return each if ranks == 1 else f"{ranks} ranks with {each} each"
 
 
 def machine() -> dict[str, str | int]:

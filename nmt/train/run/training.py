@@ -96,7 +96,10 @@ def train(
         whole |= {key: value for key, value in own.items() if value is not None}
     ranks = join_ranks()
     terminal = None if ranks.rank or not progress else sys.stderr if isinstance(progress, bool) else progress
-    with ranks.together(), _compilation_shown(terminal), contextlib.closing(TrainingLog(None, terminal)) as log:
+    shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if terminal is not None and terminal is sys.stderr:
+        shown = telling_of_compilation(lambda text: print(text, file=sys.stderr, flush=True))
+    with ranks.together(), shown, contextlib.closing(TrainingLog(None, terminal)) as log:
         if texts is not None:
             settings = config_of_texts(*texts, preset, log.line, ranks, changes=whole, where="nmt.train")
         elif isinstance(config, Config):
@@ -129,7 +132,13 @@ def config_of_texts(
 ) -> Config:
     """Return the settings for training on texts; see `settings_of`. Languages and a model to start from may be among
     the changes. Errors begin with `where`. Called by all ranks."""
-    _check_singly(changes, folder)
+    # A change that no text could make possible is refused before any is read.
+    some = {"model_dir": str(folder), "data": {"train": "a", "dev": "b", "src": {"lang": "c"}, "tgt": {"lang": "d"}}}
+    try:
+        config_from_dict(some, "", changes)
+    except ConfigError as error:
+        if not str(error).startswith(":"):  # an error of one change names it; settings together depend on the text
+            raise
     sections = changed_values(changes)
     langs = [_text_at(sections, "data", side, "lang") for side in ("src", "tgt")]
     model = _text_at(sections, "training", "load_model")
@@ -150,16 +159,6 @@ def config_of_texts(
         return config
 
     return ranks.first_then_others(chosen)
-
-
-def _check_singly(changes: Changes, folder: Path) -> None:
-    """Raise ConfigError for a change that no text could make possible, before any is read."""
-    some = {"model_dir": str(folder), "data": {"train": "a", "dev": "b", "src": {"lang": "c"}, "tgt": {"lang": "d"}}}
-    try:
-        config_from_dict(some, "", changes)
-    except ConfigError as error:
-        if not str(error).startswith(":"):  # an error of one change names it; settings together depend on the text
-            raise
 
 
 def _text_at(values: Mapping[str, Any], *keys: str) -> str | None:
@@ -197,13 +196,6 @@ def run_training(
     if budget is not None and result.reason.endswith(OVER):
         result = replace(result, reason=f"the budget of {budget} is over (training.max_minutes)")
     return result
-
-
-def _compilation_shown(terminal: TextIO | None) -> contextlib.AbstractContextManager[None]:
-    """Return a context in which the compilation of machine code is reported, if progress goes to standard error."""
-    if terminal is None or terminal is not sys.stderr:
-        return contextlib.nullcontext()
-    return telling_of_compilation(lambda text: print(text, file=terminal, flush=True))
 
 
 def _texts(

@@ -212,8 +212,7 @@ def _validation(
 
 
 def _sections(train: Texts, validation: dict[str, Any], preset: str | None, pairs: int) -> dict[str, Any]:
-    """Return the settings that follow from the texts: the section data, and what the preset lacks for them and for so
-    many pairs."""
+    """Return the settings that follow from the texts: the section data, and what the preset lacks for so many pairs."""
     src, tgt = train.langs
     data: dict[str, Any] = {"train": train.setting(), "src": {"lang": src}, "tgt": {"lang": tgt}}
     data |= validation

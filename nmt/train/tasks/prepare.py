@@ -68,7 +68,12 @@ def own_folder(folder: Path) -> Iterator[None]:
                 f"{folder}: model_dir must be new or written by nmt-train, got one with {found[0]} "
                 f"and no {CONFIG_NAME}; choose another one, or move that file away"
             )
-        _check_no_model(folder)
+        there = model_folder.checkpoint_names(folder)
+        if there and not any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME)):
+            raise CheckpointError(
+                f"{folder}: model_dir must contain {LAST_NAME} to resume its run, got only {there[0]}, a model that "
+                "training would overwrite; choose another model_dir, or move the folder away"
+            )
         remove_temporaries(folder)
         yield
     finally:
@@ -84,8 +89,7 @@ def check_own(folder: Path) -> None:
         there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
     except OSError:  # missing or not readable: that is reported where it is used
         return
-    others = sorted(one.name for one in there if _is_filled(one))
-    if others:
+    if others := sorted(one.name for one in there if _is_filled(one)):
         raise CheckpointError(
             f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
             "another one"
@@ -119,8 +123,7 @@ def _is_filled(entry: os.DirEntry[str]) -> bool:
 
 def check_trainable(config: Config) -> None:
     """Check the settings of a run before anything is read or made. Cells that the settings name by dotted path are
-    imported: the user who trains has named them. Raises ConfigError if the compute_dtype is too coarse for training, or
-    a cell cannot be made."""
+    imported: the user who trains has named them. Raises ConfigError: int8 is too coarse, or a cell cannot be made."""
     if config.compute_dtype == "int8":
         raise ConfigError(
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
@@ -131,8 +134,7 @@ def check_trainable(config: Config) -> None:
 
 
 def save_config(folder: Path, config: Config) -> None:
-    """Write the resolved settings, unless the file already contains them. Raises CheckpointError if they cannot be
-    written, as `check_settings_file` does."""
+    """Write the resolved settings, unless they are there. Raises CheckpointError, as `check_settings_file` does too."""
     path = folder / CONFIG_NAME
     with writing(path):
         if not check_settings_file(path, config):
@@ -169,8 +171,7 @@ def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tupl
     DataError if a text or subword model is missing or damaged, and CheckpointError if the folder cannot be written, or
     lost its subwords. `folder`: the model folder, in which new subwords are saved."""
     check_files(config)
-    found = _found_sides(config, folder)
-    if found is not None:
+    if (found := _found_sides(config, folder)) is not None:
         return found
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder belongs to this run
@@ -216,8 +217,7 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
 def _new_sides(
     config: Config, notify: Show, show: Show = tell_nobody, *, sample: list[list[str]] | None = None
 ) -> tuple[Side, Side]:
-    """Train subwords in memory as configured, on a sample if it is given. `notify` receives a line about each slow
-    step, `show` the progress."""
+    """Train subwords in memory, on a sample if given. `notify` gets a line about slow steps, `show` the progress."""
     from nmt.data.corpora.prepare import load_sides
 
     if (given := given_subwords(config)) is not None:
@@ -246,17 +246,6 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
         return False
     keys = "train", "src", "tgt", "subwords", "filter", "src_factors", "factor_separator"
     return all(getattr(left, key) == getattr(wanted, key) for key in keys)
-
-
-def _check_no_model(folder: Path) -> None:
-    """Raise CheckpointError if a folder has a model but no checkpoint to resume from: training would overwrite it."""
-    there = model_folder.checkpoint_names(folder)
-    goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
-    if there and not goes_on:
-        raise CheckpointError(
-            f"{folder}: model_dir must contain {LAST_NAME} to resume its run, got only {there[0]}, a model that "
-            "training would overwrite; choose another model_dir, or move the folder away"
-        )
 
 
 def check_data(config: Config, show: Show = tell_nobody) -> Findings:

@@ -83,8 +83,7 @@ class Task:
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return numbers that identify the training corpus, to notice when it changes: those of pairs and of target
-        subwords, and a checksum of the pairs."""
+        """Return what identifies the training corpus: counts of pairs and target subwords, a checksum of the pairs."""
         corpus = self.corpus
         return [len(corpus), len(corpus.tgt.tokens), corpus.tgt.checksum(corpus.src.checksum())]
 

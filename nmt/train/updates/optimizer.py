@@ -47,8 +47,7 @@ class Optimizer:
     slots: tuple[str, ...] = ()
     """Names of the state arrays that every parameter has."""
     decouples = False
-    """Whether the step applies `weight_decay` itself; else that times the parameter is added to the gradient, after
-    clipping (L2 regularization)."""
+    """Whether the step applies `weight_decay`; else it is added to the gradient after clipping (L2 regularization)."""
 
     def __init__(
         self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
@@ -135,13 +134,11 @@ def make_optimizer(
 
 
 def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match a pattern of `training.freeze`. Raises ConfigError where a pattern matches none, or
-    together they match all."""
+    """Return the names that `training.freeze` matches. Raises ConfigError: A pattern matches none, or all match all."""
     every = list(names)
     found: set[str] = set()
     for pattern in patterns:
-        matched = fnmatch.filter(every, pattern)
-        if not matched:
+        if not (matched := fnmatch.filter(every, pattern)):
             raise ConfigError(
                 f"training.freeze: must match parameters, got {pattern}, which matches none of {', '.join(every)}"
             )
@@ -159,9 +156,7 @@ def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = N
 
 def clip_scale(norm: float, limit: float | None) -> float:
     """Return the factor for the gradients that limits their norm to `limit`. Pascanu et al. 2013, algorithm 1."""
-    if limit is None or norm <= limit:
-        return 1.0
-    return limit / norm
+    return 1.0 if limit is None or norm <= limit else limit / norm
 
 
 class MovingAverage:

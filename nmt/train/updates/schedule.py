@@ -84,9 +84,7 @@ def cooldown_factor(settings: FixedTraining, progress: float) -> float:
     """Return the factor for the schedule's rate: 1, then a linear fall to 0 over the last `cooldown` of the run.
     Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024, section
     3. `progress` is the fraction of the run that is done, 0 to 1 (see `loop.progress`)."""
-    if not settings.cooldown:
-        return 1.0
-    return min(1.0, max(0.0, (1.0 - progress) / settings.cooldown))
+    return min(1.0, max(0.0, (1.0 - progress) / settings.cooldown)) if settings.cooldown else 1.0
 
 
 _MASK = (1 << 64) - 1
@@ -112,8 +110,7 @@ class TrainingState:
     validated_update: int = 0
     """The update of the last validation."""
     validation_seconds: float = 0.0
-    """The longer one of the last two validations, by which a run with training.max_minutes ends earlier; 0 in other
-    runs."""
+    """The longer of the last two validations, by which a run with training.max_minutes ends earlier; 0 in others."""
     best_update: int = 0
     """The update of the best validation; 0 before the first."""
     best_scores: dict[str, float] = field(default_factory=dict)
@@ -158,8 +155,7 @@ class TrainingState:
 
 def update_seed(seed: int, update: int) -> int:
     """Return the seed of the dropout masks of one update's first batch, in [0, 2**62). It depends on the two numbers
-    alone, so that a resumed run draws the same masks. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure
-    17)."""
+    alone: a resumed run draws the same masks. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure 17)."""
     return _mix(_mix(seed & _MASK) + update) >> 2
 
 

@@ -249,12 +249,10 @@ class GradientSum:
 TIMES_GUESSING = 3.0
 LEAST = 20.0
 """Nats per token: a loss has exploded if it exceeds both this and TIMES_GUESSING times the loss of guessing uniformly,
-the logarithm of the vocabulary size. A model with very few words may exceed the latter alone by being sure of the wrong
-word."""
+the logarithm of the vocabulary size. A model of very few words that is sure of a wrong one exceeds the latter alone."""
 
 MAX_IN_A_ROW = 10
-"""Most updates in a row whose loss has exploded, or whose loss or gradient is not finite, before the run ends: a single
-one may be due to one unusual batch."""
+"""Most updates in a row, exploded or not finite, before the run ends: a single one may be due to one unusual batch."""
 
 
 @dataclass(frozen=True)

@@ -52,13 +52,11 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
 
 
 def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
-    """Return plots of the best model's attention on its first sample sentences; none, with a warning, if that is
-    impossible."""
+    """Return plots of the best model's attention on its first samples; none, with a warning, if that is impossible."""
     from nmt.inference.translator import Translator
     from nmt.report.page import attention_svg
 
-    sources = [str(sample["source"]) for sample in run.samples[:most]]
-    if not sources:
+    if not (sources := [str(sample["source"]) for sample in run.samples[:most]]):
         return []
     try:
         found = Translator.load(run.folder, cells=cells).translate_nbest(sources, n_best=1, details=True)
