@@ -41,7 +41,7 @@ Similar = Callable[[str, Sequence[str]], list[tuple[str, float, int]]]
 place."""
 
 _DIMENSIONS = 64
-_MOST_KEYS, _MOST_KEPT = 1_500, 10_000
+_MOST_KEYS, _MOST_KEPT = 1_500, 2_000
 """Keys of one sentence, and pairs whose keys are kept for the next sentences."""
 _NEAREST, _WIDENS, _FARTHEST = 0.003, 0.2, 12.0
 """A key counts exp(-x), x = (distance - least) / (_NEAREST + _WIDENS * least), if x is less than _FARTHEST."""
