@@ -175,9 +175,10 @@ def finder(what: str, *, least: float, most: int) -> Similar:
 
 
 def pairs_of(config: Config, corpora: str | Sequence[CorpusConfig]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of texts that have both sides, with the tags of their corpora."""
+    """Yield the pairs of texts that have both sides, with the tags of their corpora. Raises DataError."""
     langs = config.data.src.lang, config.data.tgt.lang
     for source in sources_of(corpora):
+        source.check(langs)
         tag = "" if source.tag is None else f"{source.tag} "
         for part in source.parts(langs):
             for src, tgt in part.rows():
