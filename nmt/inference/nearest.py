@@ -102,8 +102,7 @@ _parts = attrgetter("keys", "tokens", "log_probs", "best")
 
 
 class Near:
-    """The pairs that are similar to a sentence, and the weights that they teach; `similarity`: the highest, in
-    percent."""
+    """The pairs that are similar to a sentence, at most by `similarity` percent, and the weights that they teach."""
 
     def __init__(self, pairs: Sequence[Keys], similarity: float) -> None:
         of = np.repeat(np.arange(len(pairs)), [len(one.tokens) for one in pairs])

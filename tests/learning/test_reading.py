@@ -300,6 +300,7 @@ def test_nmt_translate_reads_a_memory(pairs, tmp_path, kind):
 
     done = run("translate", lines, *given, "--resume")
     assert done.exit_code == 0 and "5 pairs are read while translating" in done.stderr, done.output
+    assert ("line 1 has headings" in done.stderr) == (kind == "tsv")
     assert out.read_text("utf-8").splitlines() == [target for _, target in known]
     done = run("translate", lines, "-o", out, "--resume")  # without the memory it is another run
     assert done.exit_code == 1 and "memory" in done.output

@@ -282,9 +282,13 @@ def with_memory(translator: Translator, path: str | None) -> Translator:
     """Return a translator as one that reads the pairs of a text while translating. Raises NMTError."""
     if path is None:
         return translator
+    from nmt.data.corpora.judged_texts import judged_corpus
+    from nmt.data.corpora.sources import Source
     from nmt.inference.nearest import pairs_of, reading
 
-    found, pairs = copy(translator), [*pairs_of(translator.config, path)]
+    found, pairs, data = copy(translator), [*pairs_of(translator.config, path)], translator.config.data
+    for line in judged_corpus(Source(path), (data.src.lang, data.tgt.lang)):
+        tell(f"warning: {line}")
     recall = reading(found, [source for source, _ in pairs], [target for _, target in pairs], path)
     tell(f"{path}: {len(recall):,} pairs are read while translating")
     found.recall = recall
