@@ -10,11 +10,12 @@ by the others. Nothing is trained and nothing kept but the pairs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -34,8 +35,9 @@ MOST_READ, LEAST_ALIKE = 16, 0.4
 """The most pairs that are read for a sentence, and their least similarity."""
 MOST_SUBWORDS = 200
 """The longest sentence that is read or learnt, in subwords of each side: the work grows with it."""
-Rows = Sequence[tuple[Sequence[int], Sequence[int]]]
+Rows = list[tuple[list[int], list[int]]]
 """Pairs as subwords of the source and of the target."""
+Pipeline = TypeVar("Pipeline", bound=TranslationPipeline)
 Similar = Callable[[str, Sequence[str]], list[tuple[str, float, int]]]
 """Returns the texts that are most similar to one, the most similar first: each with its similarity, in percent, and its
 place."""
@@ -185,18 +187,26 @@ def pairs_of(config: Config, corpora: str | Sequence[CorpusConfig]) -> Iterator[
                     yield tag + src, tgt
 
 
-def reading(translator: TranslationPipeline, sources: Sequence[str], targets: Sequence[str], name: str) -> Recall:
-    """Return pairs, of the text `name`, as a translator reads them. Raises ConfigError or DataError if it cannot."""
+def rows_of(translator: TranslationPipeline, pairs: Sequence[tuple[str, str]]) -> Rows:
+    """Return pairs of texts as subwords; without those that are too long or have an empty side."""
+    sources = source_ids(translator, [source for source, _ in pairs])
+    targets, lengths = target_ids(translator, [target for _, target in pairs]), range(1, MOST_SUBWORDS + 1)
+    rows = zip(sources, targets, strict=True)
+    return [(src, tgt) for src, tgt in rows if len(src) in lengths and len(tgt) in lengths]
+
+
+def reading(translator: Pipeline, pairs: Sequence[tuple[str, str]], name: str) -> Pipeline:
+    """Return a translator as one that reads pairs, of the text `name`. Raises ConfigError or DataError if it cannot."""
     model: Any = translator.model
     if not model.device.is_cpu:
         raise ConfigError(f"{name}: must be read by a model on the processor, got one on a GPU; leave device out")
     if isinstance(model, Ensemble) and any(one.config.model.decoder.copy_source for one in translator.loaded):
         raise ConfigError(f"{name}: must be read by models that do not copy, got an ensemble of copying ones; take one")
     check_no_factors(translator, name)
-    rows = zip(source_ids(translator, sources), target_ids(translator, targets), strict=True)
-    similar = finder(name, least=LEAST_ALIKE, most=MOST_READ)
-    found = Recall(similar, translator.src_subwords.decode, projection_of(model)).with_pairs([*rows])
-    if not found:
+    similar, found = finder(name, least=LEAST_ALIKE, most=MOST_READ), copy(translator)
+    recall = Recall(similar, translator.src_subwords.decode, projection_of(model))
+    found.recall = recall.with_pairs(rows_of(translator, pairs))
+    if not found.recall:
         raise DataError(f"{name}: must have pairs of sentences that the model can read, got none; check the text")
     return found
 
@@ -228,36 +238,38 @@ class Recall:
         return sha256(repr(self._pairs).encode()).hexdigest()
 
     def with_pairs(self, pairs: Rows) -> Recall:
-        """Return the same with more pairs, for another model; without those that are blank or too long, or have unknown
-        subwords in their sources, which would be similar to any others."""
-        found = Recall(self._similar, self._texts, self._projection)
-        lengths = range(1, MOST_SUBWORDS + 1)
-        known = [one for one in pairs if UNK_ID not in one[0] and all(len(side) in lengths for side in one)]
+        """Return the same with more pairs, as `rows_of` returns them; without those that have unknown subwords in their
+        sources, which would be similar to any others."""
+        found, known = self.for_another(), [one for one in pairs if UNK_ID not in one[0]]
         sources = self._texts([source for source, _ in known])
-        found._pairs, found._sources = [*self._pairs, *known], self._sources + sources
+        found._pairs, found._sources = self._pairs + known, self._sources + sources
         found._last = self._last | dict(zip(sources, range(len(self._pairs), len(found._pairs)), strict=True))
+        return found
+
+    def for_another(self) -> Recall:
+        """Return the same pairs for another model, whose keys are others."""
+        found = copy(self)
+        found._kept = {}
         return found
 
     def reading(self, model: TranslationModel | Ensemble) -> Reading:
         """Return a model, always the same one, as one that reads the pairs in each step of a search."""
         return Reading(model, self)
 
-    def _place(self, source: Sequence[int]) -> int | None:
-        """Return the last place of a pair with the same source, None if there is none."""
-        return None if UNK_ID in source else self._last.get(self._texts([source])[0])
-
     def confirmed_length(self, source: Sequence[int]) -> int:
         """Return the length of the confirmed translation of a source, with EOS, 0 if there is none."""
-        place = self._place(source)
+        place = None if UNK_ID in source else self._last.get(self._texts([source])[0])
         return 0 if place is None else len(self._pairs[place][1]) + 1
 
     def near(self, source: Sequence[int], model: TranslationModel | Ensemble, threads: int) -> Near | None:
         """Return the pairs that are similar to a source; None if no pair is."""
-        place, similarity = self._place(source), _EQUAL
-        if place is not None:  # what a person has confirmed last is the translation
-            places = [place]
-        elif UNK_ID not in source and (found := self._similar(self._texts([source])[0], self._sources)):
-            places, similarity = [one for *_, one in found], found[0][1]
+        if UNK_ID in source:
+            return None
+        (text,), similarity = self._texts([source]), _EQUAL
+        if text in self._last:  # what a person has confirmed last is the translation
+            places = [self._last[text]]
+        elif found := self._similar(text, self._sources):
+            places, similarity = [place for *_, place in found], found[0][1]
         else:
             return None
         ends = np.cumsum([len(self._pairs[n][1]) + 1 for n in places])

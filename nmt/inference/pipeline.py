@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Ensemble, Forced, Hypothesis, Shortlist
+    from nmt.inference.nearest import Recall
     from nmt.model.translation import TranslationModel
     from nmt.storage.saved_model import LoadedModel
 
@@ -33,20 +34,6 @@ class ReadsSource(Protocol):
 
     config: Config
     src_subwords: Subwords
-
-
-class Recalls(Protocol):
-    """The pairs that are read while translating."""
-
-    @property
-    def digest(self) -> str:
-        """Return a digest of the pairs."""
-
-    def __len__(self) -> int:
-        """Return the number of pairs."""
-
-    def reading(self, model: Any) -> Any:
-        """Return a model as one whose search reads the pairs."""
 
 
 class TranslationPipeline(NotPickled):
@@ -71,8 +58,8 @@ class TranslationPipeline(NotPickled):
         """The path it was loaded from, for error messages."""
         self.num_threads = num_threads
         self.shortlist, self.calibration = shortlist, calibration
-        self.recall: Recalls | None = None
-        """The pairs that are read while translating, of a translator that learns."""
+        self.recall: Recall | None = None
+        """The pairs that are read while translating (nearest.py)."""
         self.loaded: tuple[LoadedModel, ...] = ()
         """The model, or the models of an ensemble, that `Translator.load` made of files."""
 

@@ -318,9 +318,7 @@ class Translator(TranslationPipeline, TranslatesTexts):
         """
         from nmt.inference.nearest import reading
 
-        found = copy(self)
-        found.recall = reading(self, *_checked_pairs(sources, targets), "Translator.reading")
-        return found
+        return reading(self, [*zip(*_checked_pairs(sources, targets), strict=True)], "Translator.reading")
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
         """Return an ensemble with the text cleaning and search settings of this translator. Raises CheckpointError if

@@ -154,6 +154,7 @@ class Projects:
             return
         known.is_whole = False
         self._learn(known, pair)
+        known.recall = self._with_pairs(known.recall, [pair])
         self._publish(pair.project, known)
         known.is_whole = True
         self._look_after(known)
@@ -162,10 +163,14 @@ class Projects:
         """Read pairs that are in the memory while translating, without learning them, and publish the model."""
         if name in self._projects and self._projects[name].is_whole:
             known = self._projects[name]
-            known.recall = known.recall.with_pairs(self.trainer.ids(pairs))
+            known.recall = self._with_pairs(known.recall, pairs)
             self._publish(name, known)
         else:
             self.restore(name)
+
+    def _with_pairs(self, recall: Recall, pairs: Sequence[Pair]) -> Recall:
+        """Return pairs that are read with more of them; none if none are read."""
+        return recall.with_pairs(self.trainer.ids(pairs)) if self.trainer.recipe.reads else recall
 
     def resume(self, name: str) -> None:
         """Let a project learn again at the full rate, from where it is."""
@@ -233,7 +238,7 @@ class Projects:
         for pair in learnt:
             if pair.number > last:
                 self._learn(fresh, pair)
-        fresh.recall = self._nothing.with_pairs(self.trainer.ids(self.memory.pairs(project)))
+        fresh.recall = self._with_pairs(self._nothing, self.memory.pairs(project))
         self._publish(project, fresh)
         self._look_after(fresh)
 
@@ -246,7 +251,6 @@ class Projects:
         known.own = self.trainer.learn(known.own, pair, [one.pair for one in found])
         if known.shortlist is not None:
             known.shortlist = with_pairs(known.shortlist, self.trainer.ids([pair]))
-        known.recall = known.recall.with_pairs(self.trainer.ids([pair]))
         known.last, known.unchecked, known.unsaved = pair.number, known.unchecked + 1, known.unsaved + 1
         known.unconsolidated += 1
 
@@ -254,8 +258,8 @@ class Projects:
         """Make the model of a project the one that translates: one assignment, after which nothing of it changes."""
         if known.last or known.recall:
             translator = copy(self.base)
-            if self.trainer.recipe.reads:
-                translator.recall = known.recall.with_pairs(())  # the keys of another model are others
+            if known.recall:
+                translator.recall = known.recall.for_another()
             if known.last and known.own:
                 (loaded,), base = self.base.loaded, cast(TranslationModel, self.base.model)
                 network: Any = self.trainer.network(known.own, base)

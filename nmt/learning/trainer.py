@@ -11,8 +11,7 @@ import numpy as np
 
 from nmt.data.batching.batches import Batch, make_batch
 from nmt.errors import ConfigError
-from nmt.inference.nearest import LEAST_ALIKE, MOST_READ, MOST_SUBWORDS
-from nmt.inference.pipeline import source_ids, target_ids
+from nmt.inference.nearest import LEAST_ALIKE, MOST_READ, rows_of
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Pair
 from nmt.model.network import share
@@ -80,7 +79,7 @@ class Trainer:
         general: Sequence[tuple[str, str]],
     ) -> None:
         self._translator, self._base, self.recipe = translator, base, recipe
-        self._general = self._ids(general)
+        self._general = rows_of(self._translator, general)
         self.first: Arrays = {name: np.array(base.params[name]) for name in names}
         """The parameters of a project that has learnt nothing."""
         self._boundaries = translator.config.model.encoder.boundaries
@@ -109,23 +108,13 @@ class Trainer:
         share(found, base, own)
         return found
 
-    def _ids(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        """Return pairs as subwords; without those that are too long or have an empty side."""
-        sources = source_ids(self._translator, [source for source, _ in pairs])
-        targets = target_ids(self._translator, [target for _, target in pairs])
-        return [
-            (src, tgt)
-            for src, tgt in zip(sources, targets, strict=True)
-            if 0 < len(src) <= MOST_SUBWORDS and 0 < len(tgt) <= MOST_SUBWORDS
-        ]
-
     def fits(self, source: str, target: str) -> bool:
         """Return whether both sides have at least one subword and not too many."""
-        return bool(self._ids([(source, target)]))
+        return bool(rows_of(self._translator, [(source, target)]))
 
     def ids(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
         """Return learnt pairs as subwords."""
-        return self._ids([(one.source, one.target) for one in pairs])
+        return rows_of(self._translator, [(one.source, one.target) for one in pairs])
 
     def packed(self, own: Arrays) -> bytes:
         """Return the parameters of a project as bytes, for a snapshot."""
@@ -195,7 +184,7 @@ class Trainer:
 
     def held_out(self, pairs: Sequence[tuple[str, str]], size: int = 16) -> list[Batch]:
         """Return pairs as batches of similar lengths, to be scored."""
-        rows = sorted(self._ids(pairs), key=lambda row: (len(row[1]), len(row[0])))
+        rows = sorted(rows_of(self._translator, pairs), key=lambda row: (len(row[1]), len(row[0])))
         return [self.batch(rows[at : at + size]) for at in range(0, len(rows), size)]
 
 

@@ -12,7 +12,6 @@ import stat
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -286,12 +285,11 @@ def with_memory(translator: Translator, path: str | None) -> Translator:
     from nmt.data.corpora.sources import Source
     from nmt.inference.nearest import pairs_of, reading
 
-    found, pairs, data = copy(translator), [*pairs_of(translator.config, path)], translator.config.data
+    pairs, data = [*pairs_of(translator.config, path)], translator.config.data
     for line in judged_corpus(Source(path), (data.src.lang, data.tgt.lang)):
         tell(f"warning: {line}")
-    recall = reading(found, [source for source, _ in pairs], [target for _, target in pairs], path)
-    tell(f"{path}: {len(recall):,} pairs are read while translating")
-    found.recall = recall
+    found = reading(translator, pairs, path)
+    tell(f"{path}: {len(found.recall or ()):,} pairs are read while translating")
     return found
 
 
