@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.data.corpora.sources import sources_of
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.hypotheses import Decoder, States
-from nmt.errors import ConfigError, DataError, NMTError, how_to_install
-from nmt.inference.pipeline import TranslationPipeline, check_no_factors, source_ids, target_ids
+from nmt.errors import NMTError, how_to_install
 from nmt.model.translation import TranslationModel
 from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.special_tokens import EOS_ID, UNK_ID
@@ -33,11 +32,8 @@ if TYPE_CHECKING:
 
 MOST_READ, LEAST_ALIKE = 16, 0.4
 """The most pairs that are read for a sentence, and their least similarity."""
-MOST_SUBWORDS = 200
-"""The longest sentence that is read or learnt, in subwords of each side: the work grows with it."""
 Rows = list[tuple[list[int], list[int]]]
 """Pairs as subwords of the source and of the target."""
-Pipeline = TypeVar("Pipeline", bound=TranslationPipeline)
 Similar = Callable[[str, Sequence[str]], list[tuple[str, float, int]]]
 """Returns the texts that are most similar to one, the most similar first: each with its similarity, in percent, and its
 place."""
@@ -185,30 +181,6 @@ def pairs_of(config: Config, corpora: str | Sequence[CorpusConfig]) -> Iterator[
             for src, tgt in part.rows():
                 if src and tgt:
                     yield tag + src, tgt
-
-
-def rows_of(translator: TranslationPipeline, pairs: Sequence[tuple[str, str]]) -> Rows:
-    """Return pairs of texts as subwords; without those that are too long or have an empty side."""
-    sources = source_ids(translator, [source for source, _ in pairs])
-    targets, lengths = target_ids(translator, [target for _, target in pairs]), range(1, MOST_SUBWORDS + 1)
-    rows = zip(sources, targets, strict=True)
-    return [(src, tgt) for src, tgt in rows if len(src) in lengths and len(tgt) in lengths]
-
-
-def reading(translator: Pipeline, pairs: Sequence[tuple[str, str]], name: str) -> Pipeline:
-    """Return a translator as one that reads pairs, of the text `name`. Raises ConfigError or DataError if it cannot."""
-    model: Any = translator.model
-    if not model.device.is_cpu:
-        raise ConfigError(f"{name}: must be read by a model on the processor, got one on a GPU; leave device out")
-    if isinstance(model, Ensemble) and any(one.config.model.decoder.copy_source for one in translator.loaded):
-        raise ConfigError(f"{name}: must be read by models that do not copy, got an ensemble of copying ones; take one")
-    check_no_factors(translator, name)
-    similar, found = finder(name, least=LEAST_ALIKE, most=MOST_READ), copy(translator)
-    recall = Recall(similar, translator.src_subwords.decode, projection_of(model))
-    found.recall = recall.with_pairs(rows_of(translator, pairs))
-    if not found.recall:
-        raise DataError(f"{name}: must have pairs of sentences that the model can read, got none; check the text")
-    return found
 
 
 class Recall:

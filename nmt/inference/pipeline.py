@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from nmt.data.alignment.word_alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
 from nmt.data.tokens.characters import lowered
 from nmt.data.tokens.factors import featured_ids, featured_lines
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.inference.terms import Terms
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Detail, NotPickled, Novelty, Translation, distinct, lacking
 from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from nmt.data.calibration import Calibration
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Ensemble, Forced, Hypothesis, Shortlist
-    from nmt.inference.nearest import Recall
+    from nmt.inference.nearest import Recall, Rows
     from nmt.model.translation import TranslationModel
     from nmt.storage.saved_model import LoadedModel
 
@@ -67,6 +68,11 @@ class TranslationPipeline(NotPickled):
         data = self.config.data
         what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}"
         return f"{type(self).__name__}({what}, threads={self.num_threads})"
+
+
+MOST_SUBWORDS = 200
+"""The longest sentence that is read as a pair or learnt, in subwords of each side: the work grows with it."""
+PipelineT = TypeVar("PipelineT", bound=TranslationPipeline)
 
 
 def search_model(translator: TranslationPipeline) -> Any:
@@ -126,6 +132,33 @@ def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[li
     """Return the ids of target text, cleaned as in training. Raises ConfigError for edit actions."""
     check_writes_tokens(translator, "text of the target (scores, prefixes, constraints, learning)")
     return translator.tgt_subwords.encode(_cleaned_target(translator, texts))
+
+
+def rows_of(translator: TranslationPipeline, pairs: Sequence[tuple[str, str]]) -> Rows:
+    """Return pairs of texts as subwords; without those that are too long or have an empty side."""
+    sources = source_ids(translator, [source for source, _ in pairs])
+    targets, lengths = target_ids(translator, [target for _, target in pairs]), range(1, MOST_SUBWORDS + 1)
+    rows = zip(sources, targets, strict=True)
+    return [(src, tgt) for src, tgt in rows if len(src) in lengths and len(tgt) in lengths]
+
+
+def reading(translator: PipelineT, pairs: Sequence[tuple[str, str]], name: str) -> PipelineT:
+    """Return a translator as one that reads pairs, of the text `name`. Raises ConfigError or DataError if it cannot."""
+    from nmt.decode import Ensemble
+    from nmt.inference.nearest import LEAST_ALIKE, MOST_READ, Recall, finder, projection_of
+
+    model: Any = translator.model
+    if not model.device.is_cpu:
+        raise ConfigError(f"{name}: must be read by a model on the processor, got one on a GPU; leave device out")
+    if isinstance(model, Ensemble) and any(one.config.model.decoder.copy_source for one in translator.loaded):
+        raise ConfigError(f"{name}: must be read by models that do not copy, got an ensemble of copying ones; take one")
+    check_no_factors(translator, name)
+    similar, found = finder(name, least=LEAST_ALIKE, most=MOST_READ), copy(translator)
+    recall = Recall(similar, translator.src_subwords.decode, projection_of(model))
+    found.recall = recall.with_pairs(rows_of(translator, pairs))
+    if not found.recall:
+        raise DataError(f"{name}: must have pairs of sentences that the model can read, got none; check the text")
+    return found
 
 
 def lacking_in_target(translator: TranslationPipeline, whose: str, texts: Sequence[str]) -> tuple[str, ...]:

@@ -316,9 +316,7 @@ class Translator(TranslationPipeline, TranslatesTexts):
             NMTError: rapidfuzz, of the extra [learn], is missing.
             TypeError: One of them is no text.
         """
-        from nmt.inference.nearest import reading
-
-        return reading(self, [*zip(*_checked_pairs(sources, targets), strict=True)], "Translator.reading")
+        return pipeline.reading(self, [*zip(*_checked_pairs(sources, targets), strict=True)], "Translator.reading")
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
         """Return an ensemble with the text cleaning and search settings of this translator. Raises CheckpointError if

@@ -11,7 +11,8 @@ import numpy as np
 
 from nmt.data.batching.batches import Batch, make_batch
 from nmt.errors import ConfigError
-from nmt.inference.nearest import LEAST_ALIKE, MOST_READ, rows_of
+from nmt.inference.nearest import LEAST_ALIKE, MOST_READ
+from nmt.inference.pipeline import rows_of
 from nmt.inference.translator import Translator
 from nmt.learning.memory import Pair
 from nmt.model.network import share

@@ -283,7 +283,8 @@ def with_memory(translator: Translator, path: str | None) -> Translator:
         return translator
     from nmt.data.corpora.judged_texts import judged_corpus
     from nmt.data.corpora.sources import Source
-    from nmt.inference.nearest import pairs_of, reading
+    from nmt.inference.nearest import pairs_of
+    from nmt.inference.pipeline import reading
 
     pairs, data = [*pairs_of(translator.config, path)], translator.config.data
     for line in judged_corpus(Source(path), (data.src.lang, data.tgt.lang)):
